@@ -1,0 +1,40 @@
+//! Arithmetic that `core` lacks on the device.
+//!
+//! Nothing contracts `a * b + c` into a fused multiply-add: the source says where one happens, so that a CPU that follows it gets the same bits.
+//! Bit counts (`count_ones`, `leading_zeros`, ...) come from `core`, as do IEEE division and, through LLVM, square root.
+
+use crate::raw;
+
+macro_rules! pure {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $symbol:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[inline(always)]
+            pub fn $name($($arg: $ty),*) -> $ret {
+                // SAFETY: pure arithmetic, defined for all arguments.
+                unsafe { raw::$symbol($($arg),*) }
+            }
+        )*
+    };
+}
+
+pure! {
+    /// `a * b + c`, rounded once: `fma.rn.f32`, the bits of `f32::mul_add`.
+    fma_f32(a: f32, b: f32, c: f32) -> f32 = __cuda_std_fma_f32;
+    /// `a * b + c`, rounded once: `fma.rn.f64`, the bits of `f64::mul_add`.
+    fma_f64(a: f64, b: f64, c: f64) -> f64 = __cuda_std_fma_f64;
+    /// The nearest integer, ties to the even one: `f32::round_ties_even`.
+    round_ties_even_f32(x: f32) -> f32 = __cuda_std_round_ties_even_f32;
+    /// The nearest integer, ties to the even one: `f64::round_ties_even`.
+    round_ties_even_f64(x: f64) -> f64 = __cuda_std_round_ties_even_f64;
+    /// The greater of both, NaN if either is NaN: `max.NaN.f32`.
+    max_nan_f32(a: f32, b: f32) -> f32 = __cuda_std_max_nan_f32;
+    /// The lesser of both, NaN if either is NaN: `min.NaN.f32`.
+    min_nan_f32(a: f32, b: f32) -> f32 = __cuda_std_min_nan_f32;
+    /// Four bytes chosen from the eight of `b:a` by the four low nibbles of `selector`: `prmt.b32`.
+    byte_permute(a: u32, b: u32, selector: u32) -> u32 = __cuda_std_byte_permute;
+    /// The upper word of `high:low` shifted left by `bits` modulo 32.
+    funnel_shift_left(high: u32, low: u32, bits: u32) -> u32 = __cuda_std_funnel_shift_left;
+    /// The lower word of `high:low` shifted right by `bits` modulo 32.
+    funnel_shift_right(high: u32, low: u32, bits: u32) -> u32 = __cuda_std_funnel_shift_right;
+}

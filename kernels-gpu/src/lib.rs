@@ -1,0 +1,9 @@
+//! bmgard's GPU kernels.
+//!
+//! Built to one PTX file, `ptx/kernels.ptx`, by `cargo xtask build-ptx`; the library embeds that file. A kernel documents its grid, its block, its
+//! shared memory and, under `# Safety`, what its pointers must be.
+
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
+
+pub mod selftest;
