@@ -1,0 +1,418 @@
+//! The bytes of an archive; `docs/format.md` describes them.
+
+use std::borrow::Cow;
+
+use crate::plan::{ChunkGrid, Levels, MAX_LEVELS};
+use crate::{DType, Error, ErrorBound, ErrorBudget, Result, Shape};
+
+/// What every archive starts with.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89BMGARD\n";
+
+/// The format version that this release writes, and the newest that it reads.
+pub(crate) const VERSION: u16 = 1;
+
+/// Bytes before the header's body: magic, version, zeros, length of the body.
+const PREFIX: usize = 16;
+
+/// Bytes of a chunk's entry in the chunk table.
+pub(crate) const TABLE_ENTRY: usize = 16;
+
+/// Reads little-endian fields off bytes.
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub(crate) fn bytes(&mut self, count: u64, what: &str) -> Result<&'a [u8]> {
+        let split = usize::try_from(count).ok().and_then(|count| self.0.split_at_checked(count));
+        let (taken, rest) = split.ok_or_else(|| Error::Corrupt(format!("it ends within {what}")))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.bytes(N as u64, what)?);
+        Ok(out)
+    }
+
+    pub(crate) fn u8(&mut self, what: &str) -> Result<u8> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    pub(crate) fn u16(&mut self, what: &str) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
+    pub(crate) fn u32(&mut self, what: &str) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    pub(crate) fn u64(&mut self, what: &str) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+
+    pub(crate) fn f64(&mut self, what: &str) -> Result<f64> {
+        Ok(f64::from_bits(self.u64(what)?))
+    }
+}
+
+fn check(stored: u32, bytes: &[u8], what: &str) -> Result<()> {
+    if crc32fast::hash(bytes) == stored { Ok(()) } else { Err(Error::Corrupt(format!("the checksum of {what} is wrong"))) }
+}
+
+/// What a decoder needs to know of the whole field.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
+    pub(crate) error_bound: ErrorBound,
+    pub(crate) abs_bound: f64,
+    pub(crate) error_budget: ErrorBudget,
+    /// The bits of the fill value in the field's type, zero-extended.
+    pub(crate) fill: Option<u64>,
+    pub(crate) grid: ChunkGrid,
+    pub(crate) levels: Levels,
+}
+
+/// Codes of the basis and the coder; others come with other bases and coders.
+const BASIS_PROJECTION: u8 = 1;
+const CODER_HUFFMAN: u8 = 1;
+
+impl Header {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let bound_kind = match self.error_bound {
+            ErrorBound::Absolute(_) => 1,
+            ErrorBound::RelativeToMax(_) => 2,
+            ErrorBound::RelativeToRange(_) => 3,
+        };
+        let budget = match self.error_budget {
+            ErrorBudget::Tight => 1,
+            ErrorBudget::Rigorous => 2,
+            ErrorBudget::Mgard => 3,
+        };
+        let dtype = match self.dtype {
+            DType::F32 => 1,
+            DType::F64 => 2,
+        };
+        let dims = self.shape.dims();
+        body.extend([dtype, dims.len() as u8, bound_kind, BASIS_PROJECTION, CODER_HUFFMAN, budget, u8::from(self.fill.is_some()), 0]);
+        for &n in dims {
+            body.extend(n.to_le_bytes());
+        }
+        body.extend(self.error_bound.value().to_le_bytes());
+        body.extend(self.abs_bound.to_le_bytes());
+        body.extend(self.fill.unwrap_or(0).to_le_bytes());
+        for n in self.grid.chunk {
+            body.extend(n.to_le_bytes());
+        }
+        body.extend([self.levels.local as u8, self.levels.global as u8, 0, 0, 0, 0, 0, 0]);
+        let mut out = Vec::from(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        out.extend([0; 2]);
+        out.extend((body.len() as u32).to_le_bytes());
+        out.extend(body);
+        out.extend(crc32fast::hash(&out).to_le_bytes());
+        out
+    }
+
+    /// Reads a header off the front of an archive; also returns its length in bytes.
+    pub(crate) fn read(archive: &[u8]) -> Result<(Self, usize)> {
+        let start = &archive[..archive.len().min(MAGIC.len())];
+        if start != &MAGIC[..start.len()] {
+            return Err(Error::NotAnArchive("it does not start with bmgard's signature".into()));
+        }
+        if archive.len() < PREFIX {
+            return Err(Error::NotAnArchive(format!("it has only {} bytes", archive.len())));
+        }
+        let mut fields = Fields(&archive[MAGIC.len()..]);
+        let version = fields.u16("the version")?;
+        if version == 0 || version > VERSION {
+            return Err(Error::UnsupportedVersion { found: version, supported: VERSION });
+        }
+        let zeros = fields.u16("the header")?;
+        let length = fields.u32("the header")?;
+        let mut body = Fields(fields.bytes(u64::from(length), "the header")?);
+        let end = PREFIX + length as usize;
+        check(fields.u32("the header's checksum")?, &archive[..end], "the header")?;
+        let bad = |what: &str| Error::Corrupt(format!("the header has an unknown {what}"));
+        let dtype = match body.u8("the header")? {
+            1 => DType::F32,
+            2 => DType::F64,
+            _ => return Err(bad("type")),
+        };
+        let dims = body.u8("the header")?;
+        let kind = body.u8("the header")?;
+        let (basis, coder) = (body.u8("the header")?, body.u8("the header")?);
+        if basis != BASIS_PROJECTION {
+            return Err(bad("basis"));
+        }
+        if coder != CODER_HUFFMAN {
+            return Err(bad("coder"));
+        }
+        let error_budget = match body.u8("the header")? {
+            1 => ErrorBudget::Tight,
+            2 => ErrorBudget::Rigorous,
+            3 => ErrorBudget::Mgard,
+            _ => return Err(bad("error budget")),
+        };
+        let (flags, zero) = (body.u8("the header")?, body.u8("the header")?);
+        if flags > 1 || zero != 0 || zeros != 0 {
+            return Err(bad("flag"));
+        }
+        let dims = (0..dims).map(|_| body.u64("the header")).collect::<Result<Vec<_>>>()?;
+        let shape = Shape::new(&dims).map_err(|error| Error::Corrupt(error.to_string()))?;
+        let value = body.f64("the header")?;
+        let error_bound = match kind {
+            1 => ErrorBound::Absolute(value),
+            2 => ErrorBound::RelativeToMax(value),
+            3 => ErrorBound::RelativeToRange(value),
+            _ => return Err(bad("kind of bound")),
+        };
+        let abs_bound = body.f64("the header")?;
+        if error_bound.validate().is_err() || !(abs_bound >= 0.0 && abs_bound.is_finite()) {
+            return Err(Error::Corrupt("the header has no valid error bound".into()));
+        }
+        let fill = body.u64("the header")?;
+        let mut chunk = [0; 3];
+        for n in &mut chunk {
+            *n = body.u64("the header")?;
+        }
+        let (effective, _) = shape.effective();
+        if (0..3).any(|axis| chunk[axis] == 0 || chunk[axis] > effective[axis]) {
+            return Err(Error::Corrupt("the header's chunks do not fit its shape".into()));
+        }
+        let levels = Levels { local: u32::from(body.u8("the header")?), global: u32::from(body.u8("the header")?) };
+        if body.bytes(6, "the header")? != [0; 6] || !body.0.is_empty() || levels.local + levels.global > 2 * MAX_LEVELS {
+            return Err(Error::Corrupt("the header has unknown fields".into()));
+        }
+        let fill = (flags == 1).then_some(fill);
+        let grid = ChunkGrid { dims: effective, chunk };
+        Ok((Self { dtype, shape, error_bound, abs_bound, error_budget, fill, grid, levels }, end + 4))
+    }
+}
+
+/// The parts of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SectionId {
+    Raw,
+    MaskRuns,
+    MaskValues,
+    PatchCounts,
+    PatchOffsets,
+    PatchValues,
+    Constant,
+    Codebooks,
+    /// Segment lengths of a level, finest first.
+    Lengths(u8),
+    /// The coded symbols of a level.
+    Payload(u8),
+}
+
+impl SectionId {
+    fn code(self) -> u32 {
+        match self {
+            Self::Raw => 1,
+            Self::MaskRuns => 2,
+            Self::MaskValues => 3,
+            Self::PatchCounts => 4,
+            Self::PatchOffsets => 5,
+            Self::PatchValues => 6,
+            Self::Constant => 7,
+            Self::Codebooks => 8,
+            Self::Lengths(level) => 0x100 + u32::from(level),
+            Self::Payload(level) => 0x200 + u32::from(level),
+        }
+    }
+
+    fn from_code(code: u32) -> Option<Self> {
+        let level = (code & 0xFF) as u8;
+        Some(match code {
+            1 => Self::Raw,
+            2 => Self::MaskRuns,
+            3 => Self::MaskValues,
+            4 => Self::PatchCounts,
+            5 => Self::PatchOffsets,
+            6 => Self::PatchValues,
+            7 => Self::Constant,
+            8 => Self::Codebooks,
+            0x100..=0x1FF => Self::Lengths(level),
+            0x200..=0x2FF => Self::Payload(level),
+            _ => return None,
+        })
+    }
+
+    /// A name for people.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Raw => "raw values".into(),
+            Self::MaskRuns => "special values: mask".into(),
+            Self::MaskValues => "special values: values".into(),
+            Self::PatchCounts => "patches: counts".into(),
+            Self::PatchOffsets => "patches: offsets".into(),
+            Self::PatchValues => "patches: values".into(),
+            Self::Constant => "constant".into(),
+            Self::Codebooks => "codebooks".into(),
+            Self::Lengths(level) => format!("level {level}: segment lengths"),
+            Self::Payload(level) => format!("level {level}: payload"),
+        }
+    }
+}
+
+/// How a chunk's values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkKind {
+    /// Levels, codebooks, payload, patches.
+    Coded,
+    /// As they are.
+    Raw,
+    /// All valid values have the same bits.
+    Constant,
+}
+
+/// A chunk: its header's fields and its sections.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk<'a> {
+    pub(crate) kind: ChunkKind,
+    pub(crate) levels: Levels,
+    /// Bits of the steps of a coded chunk's levels, finest first, zero-extended.
+    pub(crate) steps: Vec<u64>,
+    pub(crate) sections: Vec<(SectionId, Cow<'a, [u8]>)>,
+}
+
+/// Bytes of a chunk's header before its steps, and of a section's entry in it.
+const CHUNK_PREFIX: usize = 8;
+const SECTION_ENTRY: usize = 16;
+
+impl<'a> Chunk<'a> {
+    /// A chunk that keeps its values as they are.
+    pub(crate) fn raw(values: &'a [u8]) -> Self {
+        Self {
+            kind: ChunkKind::Raw,
+            levels: Levels { local: 0, global: 0 },
+            steps: Vec::new(),
+            sections: vec![(SectionId::Raw, values.into())],
+        }
+    }
+
+    /// The bytes of a section; empty where the chunk has none of it.
+    pub(crate) fn section(&self, id: SectionId) -> &[u8] {
+        self.sections.iter().find(|(other, _)| *other == id).map_or(&[], |(_, bytes)| bytes)
+    }
+
+    /// The size in the archive, header included.
+    pub(crate) fn size(&self) -> u64 {
+        let header = CHUNK_PREFIX + self.steps.len() * 8 + self.sections.len() * SECTION_ENTRY;
+        self.sections.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + header as u64
+    }
+
+    /// The header's bytes; the sections follow it in the archive.
+    pub(crate) fn write_header(&self) -> Vec<u8> {
+        let kind = match self.kind {
+            ChunkKind::Coded => 1,
+            ChunkKind::Raw => 2,
+            ChunkKind::Constant => 3,
+        };
+        let mut out = vec![kind, self.levels.local as u8, self.levels.global as u8, self.steps.len() as u8];
+        out.extend((self.sections.len() as u32).to_le_bytes());
+        for step in &self.steps {
+            out.extend(step.to_le_bytes());
+        }
+        for (id, bytes) in &self.sections {
+            out.extend(id.code().to_le_bytes());
+            out.extend(crc32fast::hash(bytes).to_le_bytes());
+            out.extend((bytes.len() as u64).to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads a chunk and checks its checksums.
+    pub(crate) fn read(bytes: &'a [u8], header_crc: u32) -> Result<Self> {
+        let mut fields = Fields(bytes);
+        let what = "a chunk's header";
+        let kind = match fields.u8(what)? {
+            1 => ChunkKind::Coded,
+            2 => ChunkKind::Raw,
+            3 => ChunkKind::Constant,
+            _ => return Err(Error::Corrupt("a chunk of an unknown kind".into())),
+        };
+        let levels = Levels { local: u32::from(fields.u8(what)?), global: u32::from(fields.u8(what)?) };
+        let step_count = fields.u8(what)?;
+        let section_count = fields.u32(what)?;
+        let steps = (0..step_count).map(|_| fields.u64(what)).collect::<Result<Vec<_>>>()?;
+        let mut entries = Fields(fields.bytes(u64::from(section_count) * SECTION_ENTRY as u64, what)?);
+        check(header_crc, &bytes[..bytes.len() - fields.0.len()], what)?;
+        let mut sections: Vec<(SectionId, Cow<'a, [u8]>)> = Vec::new();
+        while !entries.0.is_empty() {
+            let id = SectionId::from_code(entries.u32(what)?).ok_or_else(|| Error::Corrupt("a section of an unknown kind".into()))?;
+            if sections.last().is_some_and(|(before, _)| *before >= id) {
+                return Err(Error::Corrupt("a chunk's sections are not in order".into()));
+            }
+            let (crc, length) = (entries.u32(what)?, entries.u64(what)?);
+            let section = fields.bytes(length, &id.name())?;
+            check(crc, section, &id.name())?;
+            sections.push((id, section.into()));
+        }
+        if !fields.0.is_empty() {
+            return Err(Error::Corrupt("a chunk is longer than its sections".into()));
+        }
+        Ok(Self { kind, levels, steps, sections })
+    }
+}
+
+/// The chunk table: per chunk its bytes and its header's checksum.
+pub(crate) fn write_table(entries: &[(u64, u32)]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(entries.len() * TABLE_ENTRY + 4);
+    for &(bytes, crc) in entries {
+        out.extend(bytes.to_le_bytes());
+        out.extend(crc.to_le_bytes());
+        out.extend([0; 4]);
+    }
+    out.extend(crc32fast::hash(&out).to_le_bytes());
+    out
+}
+
+/// An archive cut into its parts: nothing is trusted before it is checked against the length and the checksums.
+pub(crate) struct Archive<'a> {
+    pub(crate) header: Header,
+    /// Per chunk: where it starts in the archive, its bytes, its header's checksum.
+    chunks: Vec<(u64, &'a [u8], u32)>,
+}
+
+impl<'a> Archive<'a> {
+    pub(crate) fn read(archive: &'a [u8]) -> Result<Self> {
+        let (header, mut offset) = Header::read(archive)?;
+        let count = header.grid.len();
+        let rest = Fields(&archive[offset..]);
+        let table_bytes = count.checked_mul(TABLE_ENTRY as u64).filter(|&n| n < rest.0.len() as u64);
+        let table_bytes = table_bytes.ok_or_else(|| Error::Corrupt("it ends within the chunk table".into()))?;
+        let mut rest = rest;
+        let table = rest.bytes(table_bytes, "the chunk table")?;
+        check(rest.u32("the chunk table's checksum")?, table, "the chunk table")?;
+        offset += table.len() + 4;
+        let mut entries = Fields(table);
+        let mut chunks = Vec::with_capacity(count as usize);
+        while !entries.0.is_empty() {
+            let (length, crc, _) = (entries.u64("the chunk table")?, entries.u32("the chunk table")?, entries.u32("the chunk table")?);
+            let bytes = rest.bytes(length, &format!("chunk {} of {count}", chunks.len()))?;
+            chunks.push((offset as u64, bytes, crc));
+            offset += bytes.len();
+        }
+        if !rest.0.is_empty() {
+            return Err(Error::Corrupt(format!("{} bytes follow its last chunk", rest.0.len())));
+        }
+        Ok(Self { header, chunks })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    pub(crate) fn offset(&self, index: usize) -> u64 {
+        self.chunks[index].0
+    }
+
+    pub(crate) fn chunk(&self, index: usize) -> Result<Chunk<'a>> {
+        let (_, bytes, crc) = self.chunks[index];
+        Chunk::read(bytes, crc)
+    }
+}

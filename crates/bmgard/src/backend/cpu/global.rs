@@ -1,0 +1,337 @@
+//! Global levels: the whole array at once.
+//!
+//! Interpolation averages along z first, then y, then x. The correction applies, dimension by dimension from the slowest, the rows of
+//! Pi^T M ([`bmgard_core::axis::restriction_row`]) and a solve with the coarse mass matrix (Thomas' algorithm for a symmetric tridiagonal
+//! matrix, its factors computed in f64 and rounded to the field's type). Terms are fused multiply-adds in the order of the nodes.
+
+use bmgard_core::axis::{coarse_len, coarse_mass, is_coarse, restriction_row};
+use bmgard_core::tile::{Lanes, Quantiser};
+use bmgard_core::{Real, Symbol};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
+use rayon::prelude::*;
+
+use super::simd::with_simd;
+use crate::plan::{Dims, Level};
+
+/// One dimension of the correction operator.
+pub(crate) struct AxisOperator<T> {
+    n: usize,
+    coarse: usize,
+    /// Per coarse node: weights at the fine nodes f-2 ..= f+2.
+    rows: Vec<[T; 5]>,
+    /// Off-diagonal entries of the unit lower factor; the last is 0.
+    lower: Vec<T>,
+    /// Reciprocals of the diagonal factor.
+    inverse: Vec<T>,
+}
+
+impl<T: Real> AxisOperator<T> {
+    /// The operator for a dimension of `n` nodes; `None` where it does not coarsen.
+    pub(crate) fn new(n: u64) -> Option<Self> {
+        if n <= 2 {
+            return None;
+        }
+        let coarse = coarse_len(n);
+        let rows = (0..coarse).map(|j| restriction_row(j, n).map(T::from_f64)).collect();
+        let (mut lower, mut inverse) = (Vec::new(), Vec::new());
+        let mut carried = 0.0;
+        for j in 0..coarse {
+            let (diagonal, off) = coarse_mass(j, n);
+            let pivot = diagonal - carried;
+            lower.push(T::from_f64(off / pivot));
+            inverse.push(T::from_f64(1.0 / pivot));
+            carried = off * (off / pivot);
+        }
+        Some(Self { n: n as usize, coarse: coarse as usize, rows, lower, inverse })
+    }
+
+    /// The fine nodes, and their weights, that the row of coarse node `j` sums, in order.
+    fn terms(&self, j: usize) -> impl Iterator<Item = (usize, T)> + '_ {
+        let first = bmgard_core::axis::fine_index(j as u64, self.n as u64) as usize;
+        self.rows[j].iter().enumerate().filter(|&(_, &w)| w != T::ZERO).map(move |(k, &w)| (first + k - 2, w))
+    }
+
+    /// Along the slower dimension of a matrix: `n` rows in, `coarse` rows out.
+    fn apply_rows(&self, input: ArrayView2<'_, T>, mut output: ArrayViewMut2<'_, T>) {
+        with_simd(|| {
+            for j in 0..self.coarse {
+                for (term, (i, weight)) in self.terms(j).enumerate() {
+                    let (source, mut target) = (input.row(i), output.row_mut(j));
+                    let pairs = target.iter_mut().zip(source.iter());
+                    if term == 0 {
+                        pairs.for_each(|(t, &s)| *t = s * weight);
+                    } else {
+                        pairs.for_each(|(t, &s)| *t = s.fma(weight, *t));
+                    }
+                }
+                if j > 0 {
+                    let factor = -self.lower[j - 1];
+                    let (before, mut now) = output.multi_slice_mut((ndarray::s![j - 1, ..], ndarray::s![j, ..]));
+                    now.iter_mut().zip(before.iter()).for_each(|(n, &b)| *n = b.fma(factor, *n));
+                }
+            }
+            for j in (0..self.coarse).rev() {
+                let (inverse, factor) = (self.inverse[j], -self.lower[j]);
+                if j + 1 == self.coarse {
+                    output.row_mut(j).iter_mut().for_each(|v| *v = *v * inverse);
+                } else {
+                    let (mut now, after) = output.multi_slice_mut((ndarray::s![j, ..], ndarray::s![j + 1, ..]));
+                    now.iter_mut().zip(after.iter()).for_each(|(n, &a)| *n = a.fma(factor, *n * inverse));
+                }
+            }
+        });
+    }
+
+    /// Along a contiguous line.
+    fn apply_line(&self, input: &[T], output: &mut [T]) {
+        with_simd(|| {
+            let mut before = T::ZERO;
+            for j in 0..self.coarse {
+                let mut sum = T::ZERO;
+                for (term, (i, weight)) in self.terms(j).enumerate() {
+                    sum = if term == 0 { input[i] * weight } else { input[i].fma(weight, sum) };
+                }
+                if j > 0 {
+                    sum = before.fma(-self.lower[j - 1], sum);
+                }
+                output[j] = sum;
+                before = sum;
+            }
+            let mut after = T::ZERO;
+            for j in (0..self.coarse).rev() {
+                let scaled = output[j] * self.inverse[j];
+                after = if j + 1 == self.coarse { scaled } else { after.fma(-self.lower[j], scaled) };
+                output[j] = after;
+            }
+        });
+    }
+}
+
+/// The correction on the coarse grid of coefficients on the fine one.
+fn correction<T: Real>(details: Vec<T>, dims: Dims) -> Vec<T> {
+    /// Columns that one task works on.
+    const COLUMNS: usize = 4096;
+    let mut now = details;
+    let mut dims = dims.map(|n| n as usize);
+    for axis in 0..3 {
+        let Some(operator) = AxisOperator::new(dims[axis] as u64) else {
+            continue;
+        };
+        let inner: usize = dims[axis + 1..].iter().product();
+        let outer: usize = dims[..axis].iter().product();
+        let (n, coarse) = (dims[axis], operator.coarse);
+        let mut next = vec![T::ZERO; outer * coarse * inner];
+        next.par_chunks_mut(coarse * inner).zip(now.par_chunks(n * inner)).for_each(|(output, input)| {
+            if inner == 1 {
+                operator.apply_line(input, output);
+                return;
+            }
+            // Both shapes hold by construction of the chunks.
+            let (Ok(input), Ok(mut output)) =
+                (ArrayView2::from_shape((n, inner), input), ArrayViewMut2::from_shape((coarse, inner), output))
+            else {
+                return;
+            };
+            output
+                .axis_chunks_iter_mut(Axis(1), COLUMNS)
+                .into_par_iter()
+                .zip(input.axis_chunks_iter(Axis(1), COLUMNS))
+                .for_each(|(output, input)| operator.apply_rows(input, output));
+        });
+        dims[axis] = coarse;
+        now = next;
+    }
+    now
+}
+
+/// R u, the coarse nodes.
+fn restrict<T: Real>(values: &[T], level: &Level) -> Vec<T> {
+    let [nz, ny, nx] = level.dims;
+    let mut out = Vec::with_capacity(level.coarse.iter().product::<u64>() as usize);
+    for z in (0..nz).filter(|&z| is_coarse(z, nz)) {
+        for y in (0..ny).filter(|&y| is_coarse(y, ny)) {
+            let row = &values[((z * ny + y) * nx) as usize..][..nx as usize];
+            if nx <= 2 {
+                out.extend_from_slice(row);
+            } else {
+                out.extend(row.iter().step_by(2));
+                if nx % 2 == 0 {
+                    out.push(row[nx as usize - 1]);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Which coarse nodes node `i` of `n` lies between: one index, or two neighbours.
+fn parents(i: u64, n: u64) -> (usize, Option<usize>) {
+    if n <= 2 {
+        (i as usize, None)
+    } else if i == n - 1 {
+        (coarse_len(n) as usize - 1, None)
+    } else if i.is_multiple_of(2) {
+        ((i / 2) as usize, None)
+    } else {
+        ((i / 2) as usize, Some((i / 2 + 1) as usize))
+    }
+}
+
+/// Interpolates fine row (z, y) from the coarse array; `scratch` holds a coarse row.
+fn interpolate_row<T: Real>(coarse: &[T], level: &Level, z: u64, y: u64, scratch: &mut Vec<T>, out: &mut [T]) {
+    let [_, ncy, ncx] = level.coarse.map(|n| n as usize);
+    let row = |j: usize, k: usize| &coarse[(j * ncy + k) * ncx..][..ncx];
+    let average = |out: &mut Vec<T>, a: &[T], b: &[T]| {
+        out.clear();
+        out.extend(a.iter().zip(b).map(|(&a, &b)| a.average(b)));
+    };
+    let (z0, z1) = parents(z, level.dims[0]);
+    let (y0, y1) = parents(y, level.dims[1]);
+    match (z1, y1) {
+        (None, None) => {
+            scratch.clear();
+            scratch.extend_from_slice(row(z0, y0));
+        }
+        (Some(z1), None) => average(scratch, row(z0, y0), row(z1, y0)),
+        (None, Some(y1)) => average(scratch, row(z0, y0), row(z0, y1)),
+        (Some(z1), Some(y1)) => {
+            scratch.clear();
+            let pairs = row(z0, y0).iter().zip(row(z1, y0)).zip(row(z0, y1).iter().zip(row(z1, y1)));
+            scratch.extend(pairs.map(|((&a, &b), (&c, &d))| a.average(b).average(c.average(d))));
+        }
+    }
+    let nx = out.len();
+    if nx <= 2 {
+        out.copy_from_slice(scratch);
+        return;
+    }
+    let whole = nx.div_ceil(2);
+    for (pair, out) in scratch[..whole].windows(2).zip(out.chunks_exact_mut(2)) {
+        out[0] = pair[0];
+        out[1] = pair[0].average(pair[1]);
+    }
+    // An odd length ends on an even node; an even one on two coarse nodes.
+    out[2 * (whole - 1)] = scratch[whole - 1];
+    if nx.is_multiple_of(2) {
+        out[nx - 1] = scratch[whole];
+    }
+}
+
+/// Rows that one task works on.
+const ROWS: usize = 64;
+
+/// Forward: the symbols of all nodes (0 at coarse ones) and the corrected coarse array.
+pub(super) fn decompose<T: Real>(values: &[T], level: &Level, quantiser: &Quantiser<T>, open_loop: bool) -> (Vec<T::Symbol>, Vec<T>) {
+    let [_, ny, nx] = level.dims;
+    let nodes = level.places;
+    let mut coarse = restrict(values, level);
+    let mut symbols = vec![T::Symbol::from_i64(0); nodes];
+    let mut details = vec![T::ZERO; nodes];
+    let block = ROWS * nx as usize;
+    symbols.par_chunks_mut(block).zip(details.par_chunks_mut(block)).zip(values.par_chunks(block)).enumerate().for_each(
+        |(task, ((symbols, details), values))| {
+            with_simd(|| {
+                let mut scratch = Vec::new();
+                let rows = symbols.chunks_mut(nx as usize).zip(details.chunks_mut(nx as usize)).zip(values.chunks(nx as usize));
+                for (row, ((symbols, details), values)) in ((task * ROWS) as u64..).zip(rows) {
+                    interpolate_row(&coarse, level, row / ny, row % ny, &mut scratch, details);
+                    for ((symbol, detail), &value) in symbols.iter_mut().zip(details.iter_mut()).zip(values) {
+                        let coefficient = value - *detail;
+                        let quantised;
+                        (*symbol, quantised) = quantiser.quantise(coefficient);
+                        *detail = if open_loop { coefficient } else { quantised };
+                    }
+                }
+            });
+        },
+    );
+    let correction = correction(details, level.dims);
+    coarse.par_iter_mut().zip(&correction).with_min_len(1 << 14).for_each(|(c, &z)| *c = *c + z);
+    (symbols, coarse)
+}
+
+/// Inverse: the array that [`decompose`] started from, as the decoder sees it.
+pub(super) fn recompose<T: Real>(symbols: &[T::Symbol], mut coarse: Vec<T>, level: &Level, quantiser: &Quantiser<T>) -> Vec<T> {
+    let [_, ny, nx] = level.dims;
+    let details: Vec<T> = symbols.par_iter().with_min_len(1 << 14).map(|&k| quantiser.value(k)).collect();
+    let correction = correction(details, level.dims);
+    coarse.par_iter_mut().zip(&correction).with_min_len(1 << 14).for_each(|(c, &z)| *c = *c - z);
+    let mut values = vec![T::ZERO; level.places];
+    let block = ROWS * nx as usize;
+    values.par_chunks_mut(block).zip(symbols.par_chunks(block)).enumerate().for_each(|(task, (values, symbols))| {
+        with_simd(|| {
+            let mut scratch = Vec::new();
+            let rows = values.chunks_mut(nx as usize).zip(symbols.chunks(nx as usize));
+            for (row, (values, symbols)) in ((task * ROWS) as u64..).zip(rows) {
+                interpolate_row(&coarse, level, row / ny, row % ny, &mut scratch, values);
+                for (value, &symbol) in values.iter_mut().zip(symbols) {
+                    *value = *value + quantiser.value(symbol);
+                }
+            }
+        });
+    });
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{ChunkPlan, Levels};
+
+    fn level(dims: Dims) -> Level {
+        ChunkPlan::new(dims, 3, Levels { local: 0, global: 1 }).levels[0]
+    }
+
+    #[test]
+    fn a_multilinear_field_has_no_details_and_exact_coarse_values() {
+        for dims in [[9, 8, 7], [1, 4, 3], [2, 5, 1], [16, 3, 2]] {
+            let level = level(dims);
+            let field = |z: u64, y: u64, x: u64| (2 * x + 3 * y + 5 * z + x * y + y * z + 2 * x * y * z) as f64;
+            let nodes = || (0..dims[0]).flat_map(|z| (0..dims[1]).flat_map(move |y| (0..dims[2]).map(move |x| (z, y, x))));
+            let values: Vec<f64> = nodes().map(|(z, y, x)| field(z, y, x)).collect();
+            let (symbols, coarse) = decompose(&values, &level, &Quantiser::new(1e-9), true);
+            assert!(symbols.iter().all(|&k| k == 0), "{dims:?}");
+            let kept: Vec<f64> = nodes()
+                .filter(|&(z, y, x)| is_coarse(z, dims[0]) && is_coarse(y, dims[1]) && is_coarse(x, dims[2]))
+                .map(|(z, y, x)| field(z, y, x))
+                .collect();
+            assert_eq!(coarse, kept, "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn the_correction_solves_the_normal_equations() {
+        // (Mc^-1 Pi^T M) c, multiplied with Mc again, is Pi^T M c.
+        for n in [3, 4, 5, 8, 9, 16, 17, 100, 101] {
+            let operator = AxisOperator::<f64>::new(n).unwrap();
+            let input: Vec<f64> = (0..n).map(|i| ((i * i + 3 * i) % 17) as f64).collect();
+            let mut out = vec![0.0; operator.coarse];
+            operator.apply_line(&input, &mut out);
+            let mut rows = vec![0.0; operator.coarse];
+            let view = |v: &[f64], rows: usize| ndarray::Array2::from_shape_vec((rows, 1), v.to_vec()).unwrap();
+            let mut as_rows = view(&rows, operator.coarse);
+            operator.apply_rows(view(&input, n as usize).view(), as_rows.view_mut());
+            assert_eq!(as_rows.into_raw_vec_and_offset().0, out, "both ways to apply it agree to the bit");
+            for j in 0..operator.coarse {
+                let (diagonal, off) = coarse_mass(j as u64, n);
+                let before = if j > 0 { coarse_mass(j as u64 - 1, n).1 * out[j - 1] } else { 0.0 };
+                let after = if j + 1 < operator.coarse { off * out[j + 1] } else { 0.0 };
+                rows[j] = before + diagonal * out[j] + after;
+                let expected: f64 = operator.terms(j).map(|(i, w)| w * input[i]).sum();
+                approx::assert_relative_eq!(rows[j], expected, max_relative = 1e-12, epsilon = 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn recomposition_inverts_decomposition() {
+        for dims in [[9, 8, 7], [1, 1, 3], [1, 4, 100], [2, 33, 5], [70, 3, 3]] {
+            let level = level(dims);
+            let values: Vec<f64> = (0..level.places).map(|i| ((i * i * 7 + 3 * i) % 101) as f64 * 0.37).collect();
+            let q = Quantiser::new(0.01);
+            let (symbols, coarse) = decompose(&values, &level, &q, false);
+            let decoded = recompose(&symbols, coarse, &level, &q);
+            assert!(values.iter().zip(&decoded).all(|(a, b)| (a - b).abs() <= 0.005 + 1e-12), "{dims:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The CPU backend: rayon over tiles, rows and segments.
+
+mod coding;
+mod global;
+mod local;
+mod simd;
+
+use bmgard_core::tile::Quantiser;
+use bmgard_core::{Real, Symbol};
+use rayon::prelude::*;
+
+use super::{Backend, FieldStatistics, Stream, Verdict};
+use crate::huffman::{Codebook, Histogram};
+use crate::plan::{CLASSES, ChunkPlan, Level, LevelKind};
+use crate::special::{Mask, is_special};
+use crate::{Result, Value};
+
+/// All cores of the current rayon pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpu;
+
+/// Values that one task reduces.
+const BLOCK: usize = 1 << 16;
+
+impl<T: Value> Backend<T> for Cpu {
+    type Symbols = Vec<Vec<T::Symbol>>;
+
+    fn statistics(&mut self, values: &[T], fill: Option<T>) -> Result<FieldStatistics<T>> {
+        Ok(values
+            .par_chunks(BLOCK)
+            .map(|block| {
+                let mut statistics = FieldStatistics::default();
+                for &x in block {
+                    if is_special(x, fill) {
+                        statistics.specials += 1;
+                    } else {
+                        statistics.include(x, x);
+                    }
+                }
+                statistics
+            })
+            .reduce(FieldStatistics::default, FieldStatistics::merge))
+    }
+
+    fn decompose(
+        &mut self,
+        plan: &ChunkPlan,
+        values: &[T],
+        mask: Option<&Mask>,
+        quantisers: &[Quantiser<T>],
+        open_loop: bool,
+    ) -> Result<Self::Symbols> {
+        let mut now = std::borrow::Cow::Borrowed(values);
+        let mut out = Vec::with_capacity(plan.levels.len());
+        for (index, (level, quantiser)) in plan.levels.iter().zip(quantisers).enumerate() {
+            let mask = mask.filter(|_| index == 0);
+            let (symbols, coarse) = match level.kind {
+                LevelKind::Local => local::decompose(&now, level, plan.d, mask, quantiser, open_loop),
+                LevelKind::Global => global::decompose(&now, level, quantiser, open_loop),
+                LevelKind::Coarsest => (difference(&now, level, quantiser), Vec::new()),
+            };
+            out.push(symbols);
+            now = coarse.into();
+        }
+        Ok(out)
+    }
+
+    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>) -> Result<Vec<Histogram>> {
+        let mut out = Vec::with_capacity(plan.levels.len() * CLASSES);
+        for (index, (level, symbols)) in plan.levels.iter().zip(symbols).enumerate() {
+            out.extend(coding::histograms(symbols, level, plan.d, mask.filter(|_| index == 0)));
+        }
+        out.truncate(plan.contexts());
+        Ok(out)
+    }
+
+    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>, books: &[Codebook]) -> Result<Vec<Stream>> {
+        let levels = plan.levels.iter().zip(symbols).zip(books.chunks(CLASSES)).enumerate();
+        Ok(levels
+            .map(|(index, ((level, symbols), books))| coding::encode(symbols, level, plan.d, mask.filter(|_| index == 0), books))
+            .collect())
+    }
+
+    fn decode(
+        &mut self,
+        plan: &ChunkPlan,
+        mask: Option<&Mask>,
+        books: &[Codebook],
+        streams: &[(Vec<u16>, &[u8])],
+    ) -> Result<Self::Symbols> {
+        let levels = plan.levels.iter().zip(streams).zip(books.chunks(CLASSES)).enumerate();
+        levels
+            .map(|(index, ((level, (lengths, payload)), books))| {
+                coding::decode(lengths, payload, level, plan.d, mask.filter(|_| index == 0), books)
+            })
+            .collect()
+    }
+
+    fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Vec<T>> {
+        let mut now = Vec::new();
+        for ((level, symbols), quantiser) in plan.levels.iter().zip(symbols).zip(quantisers).rev() {
+            now = match level.kind {
+                LevelKind::Coarsest => accumulate(symbols, level, quantiser),
+                LevelKind::Global => global::recompose(symbols, now, level, quantiser),
+                LevelKind::Local => local::recompose(symbols, &now, level, plan.d, quantiser),
+            };
+        }
+        Ok(now)
+    }
+
+    fn verify(&mut self, values: &[T], decoded: &[T], mask: Option<&Mask>, bound: f64) -> Result<Verdict> {
+        let parts: Vec<Verdict> = values
+            .par_chunks(BLOCK)
+            .zip(decoded.par_chunks(BLOCK))
+            .enumerate()
+            .map(|(block, (values, decoded))| {
+                let mut verdict = Verdict::default();
+                for (position, (&x, &y)) in (block * BLOCK..).zip(values.iter().zip(decoded)) {
+                    if mask.is_some_and(|mask| mask.get(position)) {
+                        continue;
+                    }
+                    let error = (x.to_f64() - y.to_f64()).abs();
+                    if error <= bound {
+                        verdict.max_abs_error = verdict.max_abs_error.max(error);
+                    } else {
+                        verdict.broken.push(position as u64);
+                    }
+                }
+                verdict
+            })
+            .collect();
+        let mut verdict = Verdict::default();
+        for part in parts {
+            verdict.max_abs_error = verdict.max_abs_error.max(part.max_abs_error);
+            verdict.broken.extend(part.broken);
+        }
+        Ok(verdict)
+    }
+}
+
+/// The coarsest array's symbols: quantised, each less the one before it in its segment.
+fn difference<T: Real>(values: &[T], level: &Level, quantiser: &Quantiser<T>) -> Vec<T::Symbol> {
+    let mut symbols = vec![T::Symbol::default(); level.places];
+    symbols.par_chunks_mut(level.segment).zip(values.par_chunks(level.segment)).with_min_len(16).for_each(|(symbols, values)| {
+        let mut before = 0;
+        for (symbol, &value) in symbols.iter_mut().zip(values) {
+            let now = quantiser.quantise(value).0.to_i64();
+            *symbol = T::Symbol::from_i64(now - before);
+            before = now;
+        }
+    });
+    symbols
+}
+
+/// The inverse of [`difference`].
+fn accumulate<T: Real>(symbols: &[T::Symbol], level: &Level, quantiser: &Quantiser<T>) -> Vec<T> {
+    let mut values = vec![T::ZERO; level.places];
+    values.par_chunks_mut(level.segment).zip(symbols.par_chunks(level.segment)).with_min_len(16).for_each(|(values, symbols)| {
+        let mut sum = 0i64;
+        for (value, symbol) in values.iter_mut().zip(symbols) {
+            // Damaged archives may overflow; what they decode to does not matter.
+            sum = sum.wrapping_add(symbol.to_i64());
+            *value = quantiser.value(T::Symbol::from_i64(sum));
+        }
+    });
+    values
+}

@@ -1,0 +1,96 @@
+//! Where the stages run. The driver in `crate::pipeline` knows their order; a backend knows how to run each.
+
+pub(crate) mod cpu;
+
+use bmgard_core::tile::Quantiser;
+
+use crate::huffman::{Codebook, Histogram};
+use crate::plan::ChunkPlan;
+use crate::special::Mask;
+use crate::{Result, Value};
+
+/// What a field's values are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FieldStatistics<T> {
+    /// The least and the greatest valid value; `None` where there is none.
+    pub(crate) min_max: Option<(T, T)>,
+    /// How many values are NaN, infinite or the fill value.
+    pub(crate) specials: u64,
+}
+
+impl<T> Default for FieldStatistics<T> {
+    fn default() -> Self {
+        Self { min_max: None, specials: 0 }
+    }
+}
+
+impl<T: Value> FieldStatistics<T> {
+    #[inline(always)]
+    pub(crate) fn include(&mut self, low: T, high: T) {
+        self.min_max = Some(match self.min_max {
+            None => (low, high),
+            Some((min, max)) => (if low < min { low } else { min }, if high > max { high } else { max }),
+        });
+    }
+
+    pub(crate) fn merge(mut self, other: Self) -> Self {
+        if let Some((low, high)) = other.min_max {
+            self.include(low, high);
+        }
+        self.specials += other.specials;
+        self
+    }
+}
+
+/// A level's coded symbols.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stream {
+    /// Bytes of each segment.
+    pub(crate) lengths: Vec<u16>,
+    /// The segments, one after the other.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// What a chunk's check found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Verdict {
+    /// The largest |x - x'| of the values that keep the bound.
+    pub(crate) max_abs_error: f64,
+    /// The positions of the values that do not, ascending.
+    pub(crate) broken: Vec<u64>,
+}
+
+/// One backend's stages for values of type `T`. All results are the same on every backend, bit for bit.
+pub(crate) trait Backend<T: Value> {
+    /// The symbols of all levels of a chunk, where the backend keeps them.
+    type Symbols;
+
+    /// Minimum, maximum and the number of special values of a whole field.
+    fn statistics(&mut self, values: &[T], fill: Option<T>) -> Result<FieldStatistics<T>>;
+
+    /// Takes a chunk (without special values: they were replaced) apart, level by level, and quantises it.
+    fn decompose(
+        &mut self,
+        plan: &ChunkPlan,
+        values: &[T],
+        mask: Option<&Mask>,
+        quantisers: &[Quantiser<T>],
+        open_loop: bool,
+    ) -> Result<Self::Symbols>;
+
+    /// Counts tokens, one histogram for each of [`ChunkPlan::contexts`].
+    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>) -> Result<Vec<Histogram>>;
+
+    /// Codes every level.
+    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>, books: &[Codebook]) -> Result<Vec<Stream>>;
+
+    /// Decodes every level.
+    fn decode(&mut self, plan: &ChunkPlan, mask: Option<&Mask>, books: &[Codebook], streams: &[(Vec<u16>, &[u8])])
+    -> Result<Self::Symbols>;
+
+    /// Puts a chunk together again, exactly as every decoder does.
+    fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Vec<T>>;
+
+    /// Finds the values that break the bound: `!(|x - x'| <= bound)` in f64. Masked values take no part.
+    fn verify(&mut self, values: &[T], decoded: &[T], mask: Option<&Mask>, bound: f64) -> Result<Verdict>;
+}

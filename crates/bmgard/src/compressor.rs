@@ -1,0 +1,255 @@
+//! Compression and decompression of whole fields.
+
+use std::borrow::Cow;
+use std::io::{Cursor, Seek, SeekFrom, Write};
+
+use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
+
+use crate::archive::{Archive, Header, TABLE_ENTRY, write_table};
+use crate::backend::Backend;
+use crate::backend::cpu::Cpu;
+use crate::pipeline::{FieldPlan, compress_chunk, decompress_chunk};
+use crate::plan::{ChunkGrid, Dims, Levels, count, dimensions};
+use crate::{BackendChoice, Config, DType, Error, Result, Shape, Value};
+
+/// The least [`Config::max_chunk_bytes`]: a tile of 8x8x8 f64 values.
+const LEAST_CHUNK_BYTES: u64 = 4096;
+
+/// Compresses fields with one set of options.
+#[derive(Clone, Debug)]
+pub struct Compressor {
+    config: Config,
+    backend: Cpu,
+}
+
+/// What a compression did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Bytes of the field's values.
+    pub original_bytes: u64,
+    /// Bytes of the archive.
+    pub compressed_bytes: u64,
+    /// The bound that every value keeps.
+    pub abs_bound: f64,
+    /// The largest |x - x'| over the valid values.
+    pub max_abs_error: f64,
+    /// All values.
+    pub values: u64,
+    /// NaN, infinities and fill values, kept bit for bit.
+    pub exact_values: u64,
+    /// Values stored exactly because their decoded value would break the bound.
+    pub patched_values: u64,
+    /// Chunks.
+    pub chunks: u64,
+    /// Chunks stored as they are, because coding would not make them smaller.
+    pub raw_chunks: u64,
+}
+
+/// The most bytes that an archive of a field of this shape and type can have, whatever its values, with the default
+/// [`Config::max_chunk_bytes`].
+#[must_use]
+pub fn worst_case_size(shape: &Shape, dtype: DType) -> u64 {
+    worst_case_size_with(shape, dtype, Config::DEFAULT_CHUNK_BYTES)
+}
+
+/// [`worst_case_size`] for another [`Config::max_chunk_bytes`]: the raw values, 40 bytes a chunk and 148 for the archive.
+#[must_use]
+pub fn worst_case_size_with(shape: &Shape, dtype: DType, max_chunk_bytes: u64) -> u64 {
+    let (dims, _) = shape.effective();
+    let size = dtype.size() as u64;
+    let grid = ChunkGrid::new(dims, max_chunk_bytes.max(LEAST_CHUNK_BYTES) / size);
+    // The archive's prefix, header of up to four dimensions, checksums; a table entry, a chunk's header and one section's entry.
+    shape.len() * size + 148 + grid.len() * (TABLE_ENTRY as u64 + 24)
+}
+
+impl Compressor {
+    /// Checks the options that do not depend on a field.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBound`], [`Error::InvalidConfig`], and [`Error::BackendUnavailable`] where the backend asked for cannot be had.
+    pub fn new(config: Config) -> Result<Self> {
+        config.error_bound.validate()?;
+        if config.max_chunk_bytes < LEAST_CHUNK_BYTES {
+            return Err(Error::InvalidConfig(format!(
+                "chunks must have at least {LEAST_CHUNK_BYTES} bytes, not {}",
+                config.max_chunk_bytes
+            )));
+        }
+        Ok(Self { backend: open(config.backend)?, config })
+    }
+
+    /// The backend that does the work: `cpu` or `cuda`.
+    #[must_use]
+    pub fn backend_name(&self) -> &'static str {
+        "cpu"
+    }
+
+    /// Compresses an array of 1 to 4 dimensions; other memory layouts than C order are copied first.
+    ///
+    /// # Errors
+    /// [`Error::InvalidShape`], [`Error::InvalidLevels`] where explicit levels do not fit, [`Error::Device`].
+    pub fn compress<T: Value, D: Dimension>(&mut self, field: &ArrayView<'_, T, D>) -> Result<Vec<u8>> {
+        let dims: Vec<u64> = field.shape().iter().map(|&n| n as u64).collect();
+        let shape = Shape::new(&dims)?;
+        let values = field.as_slice().map_or_else(|| Cow::Owned(field.iter().copied().collect()), Cow::Borrowed);
+        self.compress_slice(&values, &shape)
+    }
+
+    /// Compresses values in C order.
+    ///
+    /// # Errors
+    /// As [`Compressor::compress`], and [`Error::LengthMismatch`].
+    pub fn compress_slice<T: Value>(&mut self, values: &[T], shape: &Shape) -> Result<Vec<u8>> {
+        let mut archive = Cursor::new(Vec::new());
+        self.compress_to(values, shape, &mut archive, &mut |_| {})?;
+        Ok(archive.into_inner())
+    }
+
+    /// Compresses values in C order into a writer, from its current position, chunk by chunk; `progress` is told how many values are
+    /// done. The writer is left at the end of the archive.
+    ///
+    /// # Errors
+    /// As [`Compressor::compress_slice`], and [`Error::Io`].
+    pub fn compress_to<T: Value, W: Write + Seek>(
+        &mut self,
+        values: &[T],
+        shape: &Shape,
+        mut writer: W,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Summary> {
+        if values.len() as u64 != shape.len() {
+            return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
+        }
+        let (dims, d) = shape.effective();
+        let grid = ChunkGrid::new(dims, self.config.max_chunk_bytes / size_of::<T>() as u64);
+        let levels = Levels::choose(grid.chunk_box(0).1, d, self.config.local_levels, self.config.global_levels)?;
+        let fill = self.config.fill.map(T::from_f64);
+        let statistics = self.backend.statistics(values, fill)?;
+        let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
+        let bound = self.config.error_bound.resolve(min_max);
+        let field = FieldPlan { d, levels, bound, budget: self.config.error_budget, fill, statistics };
+        let header = Header {
+            dtype: T::DTYPE,
+            shape: shape.clone(),
+            error_bound: self.config.error_bound,
+            abs_bound: bound,
+            error_budget: self.config.error_budget,
+            fill: fill.map(Value::bits),
+            grid,
+            levels,
+        };
+
+        let start = writer.stream_position()?;
+        let header = header.write();
+        writer.write_all(&header)?;
+        let mut table = vec![(0, 0); grid.len() as usize];
+        writer.write_all(&write_table(&table))?;
+        let mut summary = Summary {
+            original_bytes: size_of_val(values) as u64,
+            compressed_bytes: 0,
+            abs_bound: bound,
+            max_abs_error: 0.0,
+            values: shape.len(),
+            exact_values: 0,
+            patched_values: 0,
+            chunks: grid.len(),
+            raw_chunks: 0,
+        };
+        let mut done = 0;
+        for (index, entry) in table.iter_mut().enumerate() {
+            let (origin, chunk_dims) = grid.chunk_box(index as u64);
+            let chunk_values = slice_box(values, &grid, origin, chunk_dims);
+            let compressed = compress_chunk(&mut self.backend, &field, chunk_dims, &chunk_values)?;
+            let chunk_header = compressed.chunk.write_header();
+            *entry = (compressed.chunk.size(), crc32fast::hash(&chunk_header));
+            writer.write_all(&chunk_header)?;
+            for (_, section) in &compressed.chunk.sections {
+                writer.write_all(section)?;
+            }
+            summary.max_abs_error = summary.max_abs_error.max(compressed.max_abs_error);
+            summary.exact_values += compressed.specials;
+            summary.patched_values += compressed.patched;
+            summary.raw_chunks += u64::from(compressed.chunk.kind == crate::archive::ChunkKind::Raw);
+            done += count(chunk_dims);
+            progress(done);
+        }
+        let end = writer.stream_position()?;
+        writer.seek(SeekFrom::Start(start + header.len() as u64))?;
+        writer.write_all(&write_table(&table))?;
+        writer.seek(SeekFrom::Start(end))?;
+        summary.compressed_bytes = end - start;
+        Ok(summary)
+    }
+}
+
+/// The backend for a choice.
+fn open(choice: BackendChoice) -> Result<Cpu> {
+    match choice {
+        BackendChoice::Auto | BackendChoice::Cpu => Ok(Cpu),
+        BackendChoice::Cuda => Err(Error::BackendUnavailable {
+            backend: "cuda",
+            reason: "this release compresses on the CPU only; its GPU kernels are not yet a whole pipeline".into(),
+        }),
+    }
+}
+
+/// A chunk's values in C order, borrowed where they are contiguous.
+fn slice_box<'a, T: Value>(values: &'a [T], grid: &ChunkGrid, origin: Dims, dims: Dims) -> Cow<'a, [T]> {
+    let at = |z: u64, y: u64| (((origin[0] + z) * grid.dims[1] + origin[1] + y) * grid.dims[2] + origin[2]) as usize;
+    if grid.contiguous() {
+        return Cow::Borrowed(&values[at(0, 0)..][..count(dims) as usize]);
+    }
+    let rows = (0..dims[0]).flat_map(|z| (0..dims[1]).map(move |y| (z, y)));
+    Cow::Owned(rows.flat_map(|(z, y)| &values[at(z, y)..][..dims[2] as usize]).copied().collect())
+}
+
+/// Decompresses an archive into an array of the stored shape.
+///
+/// # Errors
+/// [`Error::NotAnArchive`], [`Error::UnsupportedVersion`], [`Error::Corrupt`], [`Error::WrongType`], and [`Error::InvalidShape`] where
+/// the memory cannot be had.
+pub fn decompress<T: Value>(archive: &[u8]) -> Result<ArrayD<T>> {
+    let header = Archive::read(archive)?.header;
+    check_type::<T>(header.dtype)?;
+    let invalid = |reason: &str| Error::InvalidShape { shape: header.shape.to_string(), reason: reason.into() };
+    let len = usize::try_from(header.shape.len()).map_err(|_| invalid("more values than this machine can address"))?;
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).map_err(|_| invalid("there is not enough memory for its values"))?;
+    values.resize(len, T::ZERO);
+    decompress_into(archive, &mut values, BackendChoice::Auto, &mut |_| {})?;
+    let dims: Vec<usize> = header.shape.dims().iter().map(|&n| n as usize).collect();
+    ArrayD::from_shape_vec(IxDyn(&dims), values).map_err(|error| invalid(&error.to_string()))
+}
+
+/// Decompresses an archive into values in C order; `progress` is told how many are done.
+///
+/// # Errors
+/// As [`decompress`], [`Error::LengthMismatch`] where `out` has another length than the stored field, and those of the backend. What
+/// `out` holds after an error is unspecified.
+pub fn decompress_into<T: Value>(archive: &[u8], out: &mut [T], backend: BackendChoice, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    let mut backend = open(backend)?;
+    let archive = Archive::read(archive)?;
+    let header = &archive.header;
+    check_type::<T>(header.dtype)?;
+    if out.len() as u64 != header.shape.len() {
+        return Err(Error::LengthMismatch { shape: header.shape.to_string(), expected: header.shape.len(), actual: out.len() as u64 });
+    }
+    let d = dimensions(header.grid.dims);
+    let mut done = 0;
+    for index in 0..archive.len() {
+        let (origin, dims) = header.grid.chunk_box(index as u64);
+        let values: Vec<T> = decompress_chunk(&mut backend, dims, d, &archive.chunk(index)?)?;
+        let rows = (0..dims[0]).flat_map(|z| (0..dims[1]).map(move |y| (z, y)));
+        for ((z, y), row) in rows.zip(values.chunks(dims[2] as usize)) {
+            let at = ((origin[0] + z) * header.grid.dims[1] + origin[1] + y) * header.grid.dims[2] + origin[2];
+            out[at as usize..][..row.len()].copy_from_slice(row);
+        }
+        done += count(dims);
+        progress(done);
+    }
+    Ok(())
+}
+
+fn check_type<T: Value>(stored: DType) -> Result<()> {
+    if stored == T::DTYPE { Ok(()) } else { Err(Error::WrongType { stored, requested: T::DTYPE }) }
+}

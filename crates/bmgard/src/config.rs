@@ -1,0 +1,145 @@
+//! What a user can choose.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{Error, Result};
+
+/// The promise for every finite value: `|x - x'| <= bound`, computed in f64 on the stored values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", content = "value", rename_all = "kebab-case")]
+pub enum ErrorBound {
+    /// The bound itself, in the unit of the data.
+    Absolute(f64),
+    /// Times the largest magnitude max |u| of the field's valid values (the BlockMGARD paper's convention; `--rel`).
+    RelativeToMax(f64),
+    /// Times the range max - min of the field's valid values (the SZ family's convention; `--rel-range`).
+    RelativeToRange(f64),
+}
+
+impl ErrorBound {
+    /// The number as the user wrote it.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        match self {
+            Self::Absolute(value) | Self::RelativeToMax(value) | Self::RelativeToRange(value) => value,
+        }
+    }
+
+    /// Checks that the number is finite and greater than 0.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBound`] otherwise.
+    pub fn validate(self) -> Result<()> {
+        let value = self.value();
+        if value.is_finite() && value > 0.0 { Ok(()) } else { Err(Error::InvalidBound { value }) }
+    }
+
+    /// The absolute bound for a field whose valid (finite, not fill) values have this minimum and maximum; `None` stands for a field
+    /// without a valid value. Never more than `f64::MAX`. A result of 0 (a constant field under a bound relative to its range) asks
+    /// for exact storage.
+    #[must_use]
+    pub fn resolve(self, min_max: Option<(f64, f64)>) -> f64 {
+        let scale = match (self, min_max) {
+            (Self::Absolute(value), _) => return value,
+            (_, None) => return 0.0,
+            (Self::RelativeToMax(_), Some((min, max))) => min.abs().max(max.abs()),
+            (Self::RelativeToRange(_), Some((min, max))) => (max - min).min(f64::MAX),
+        };
+        (self.value() * scale).min(f64::MAX)
+    }
+}
+
+impl fmt::Display for ErrorBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Absolute(_) => "absolute",
+            Self::RelativeToMax(_) => "relative to max |u|",
+            Self::RelativeToRange(_) => "relative to the range",
+        };
+        write!(f, "{:e} {kind}", self.value())
+    }
+}
+
+/// How the bound is spread over the levels of the projection basis; every choice is verified value by value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorBudget {
+    /// The largest steps that break the bound rarely enough; what breaks it is stored exactly. The best ratio.
+    #[default]
+    Tight,
+    /// Steps whose worst case keeps the bound in exact arithmetic; only rounding needs patches.
+    Rigorous,
+    /// MGARD's constants, equal steps of `2 bound / ((1 + 3^d) (L + M + 1))` with an open-loop correction: for comparison.
+    Mgard,
+}
+
+/// A named combination of basis and coder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Mode {
+    /// The BlockMGARD paper's system: projection basis, L = 1, M = 2, Huffman.
+    #[default]
+    Paper,
+}
+
+/// Where the work is done. The archive does not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendChoice {
+    /// The GPU where a device answers and the feature `cuda` is on, else the CPU.
+    #[default]
+    Auto,
+    /// All cores of the CPU (the current rayon pool).
+    Cpu,
+    /// The first CUDA device.
+    Cuda,
+}
+
+/// All settings of a [`crate::Compressor`].
+///
+/// ```
+/// use bmgard::{Config, ErrorBound};
+/// let config = Config { local_levels: Some(2), ..Config::new(ErrorBound::RelativeToRange(1e-3)) };
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The bound on every value.
+    pub error_bound: ErrorBound,
+    /// The named combination.
+    pub mode: Mode,
+    /// The number L of local (in-cache block) levels; `None`: the mode's, or as many of them as fit the shape.
+    pub local_levels: Option<u32>,
+    /// The number M of global levels, likewise.
+    pub global_levels: Option<u32>,
+    /// How the bound is spread over levels.
+    pub error_budget: ErrorBudget,
+    /// A value that marks missing data: kept bit for bit, and ignored where relative bounds are resolved.
+    pub fill: Option<f64>,
+    /// Where to work.
+    pub backend: BackendChoice,
+    /// The most raw bytes in a chunk (chunks stand alone); at least 4096. The archive depends on it.
+    pub max_chunk_bytes: u64,
+}
+
+impl Config {
+    /// The default of [`Config::max_chunk_bytes`]: 2 GiB.
+    pub const DEFAULT_CHUNK_BYTES: u64 = 1 << 31;
+
+    /// The default settings with this bound.
+    #[must_use]
+    pub fn new(error_bound: ErrorBound) -> Self {
+        Self {
+            error_bound,
+            mode: Mode::default(),
+            local_levels: None,
+            global_levels: None,
+            error_budget: ErrorBudget::default(),
+            fill: None,
+            backend: BackendChoice::default(),
+            max_chunk_bytes: Self::DEFAULT_CHUNK_BYTES,
+        }
+    }
+}

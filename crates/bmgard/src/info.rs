@@ -1,0 +1,128 @@
+//! What an archive says of itself.
+
+use serde::Serialize;
+
+use crate::archive::{Archive, ChunkKind, SectionId, VERSION};
+use crate::plan::count;
+use crate::{DType, ErrorBound, ErrorBudget, Mode, Result};
+
+/// What [`inspect`] finds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArchiveInfo {
+    /// The version of the format.
+    pub format_version: u16,
+    /// The element type.
+    pub dtype: DType,
+    /// The shape, slowest dimension first.
+    pub shape: Vec<u64>,
+    /// The bound as asked for.
+    pub error_bound: ErrorBound,
+    /// The bound that every value keeps.
+    pub abs_bound: f64,
+    /// The named combination of basis and coder.
+    pub mode: Mode,
+    /// The basis: `projection`.
+    pub basis: &'static str,
+    /// The coder: `huffman`.
+    pub coder: &'static str,
+    /// How the bound was spread over levels.
+    pub error_budget: ErrorBudget,
+    /// Local levels of a chunk of full size.
+    pub local_levels: u32,
+    /// Global levels of a chunk of full size.
+    pub global_levels: u32,
+    /// The fill value.
+    pub fill: Option<f64>,
+    /// The shape of a full chunk, slowest dimension first, after dimensions of length 1 are dropped.
+    pub chunk_shape: Vec<u64>,
+    /// Bytes of the field's values.
+    pub original_bytes: u64,
+    /// Bytes of the archive.
+    pub compressed_bytes: u64,
+    /// The chunks, in order.
+    pub chunks: Vec<ChunkInfo>,
+}
+
+/// One chunk of an archive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChunkInfo {
+    /// Where it starts in the archive, in bytes.
+    pub offset: u64,
+    /// Its shape, slowest dimension first.
+    pub shape: Vec<u64>,
+    /// `coded`, `raw` or `constant`.
+    pub kind: &'static str,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its local levels.
+    pub local_levels: u32,
+    /// Its global levels.
+    pub global_levels: u32,
+    /// The quantisation steps of a coded chunk, finest level first, the coarsest array last.
+    pub steps: Vec<f64>,
+    /// Values patched because they would break the bound.
+    pub patched_values: u64,
+    /// Its sections.
+    pub sections: Vec<SectionInfo>,
+}
+
+/// One section of a chunk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SectionInfo {
+    /// What it holds.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Reads an archive's headers and checks all its checksums, without decoding values.
+///
+/// # Errors
+/// As [`crate::decompress`].
+pub fn inspect(archive: &[u8]) -> Result<ArchiveInfo> {
+    let parts = Archive::read(archive)?;
+    let header = &parts.header;
+    let value = |bits: u64| match header.dtype {
+        DType::F32 => f64::from(f32::from_bits(bits as u32)),
+        DType::F64 => f64::from_bits(bits),
+    };
+    let (_, d) = header.shape.effective();
+    let mut chunks = Vec::with_capacity(parts.len());
+    for index in 0..parts.len() {
+        let chunk = parts.chunk(index)?;
+        let (_, dims) = header.grid.chunk_box(index as u64);
+        chunks.push(ChunkInfo {
+            offset: parts.offset(index),
+            shape: dims[3 - d..].to_vec(),
+            kind: match chunk.kind {
+                ChunkKind::Coded => "coded",
+                ChunkKind::Raw => "raw",
+                ChunkKind::Constant => "constant",
+            },
+            bytes: chunk.size(),
+            local_levels: chunk.levels.local,
+            global_levels: chunk.levels.global,
+            steps: chunk.steps.iter().map(|&bits| value(bits)).collect(),
+            patched_values: chunk.section(SectionId::PatchOffsets).len() as u64 / 2,
+            sections: chunk.sections.iter().map(|(id, bytes)| SectionInfo { name: id.name(), bytes: bytes.len() as u64 }).collect(),
+        });
+    }
+    Ok(ArchiveInfo {
+        format_version: VERSION,
+        dtype: header.dtype,
+        shape: header.shape.dims().to_vec(),
+        error_bound: header.error_bound,
+        abs_bound: header.abs_bound,
+        mode: Mode::Paper,
+        basis: "projection",
+        coder: "huffman",
+        error_budget: header.error_budget,
+        local_levels: header.levels.local,
+        global_levels: header.levels.global,
+        fill: header.fill.map(value),
+        chunk_shape: header.grid.chunk[3 - d..].to_vec(),
+        original_bytes: count(header.grid.dims) * header.dtype.size() as u64,
+        compressed_bytes: archive.len() as u64,
+        chunks,
+    })
+}

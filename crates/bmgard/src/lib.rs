@@ -1,0 +1,44 @@
+//! Error-bounded lossy compression of scientific floating-point fields.
+//!
+//! Values, a shape and an error bound go in; one self-describing archive comes out, from which every finite value comes back within
+//! the bound, and every NaN, infinity and fill value bit for bit. The archive does not depend on the backend, the number of threads or
+//! the machine.
+//!
+//! ```
+//! use bmgard::{Compressor, Config, ErrorBound};
+//! use ndarray::Array3;
+//!
+//! let field = Array3::from_shape_fn((20, 30, 40), |(z, y, x)| (0.1 * x as f32).sin() + 0.05 * (y + z) as f32);
+//! let archive = Compressor::new(Config::new(ErrorBound::Absolute(1e-3)))?.compress(&field.view())?;
+//! let decoded = bmgard::decompress::<f32>(&archive)?;
+//! assert!(field.iter().zip(&decoded).all(|(x, y)| (x - y).abs() <= 1e-3));
+//! # Ok::<(), bmgard::Error>(())
+//! ```
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("bmgard reads and writes little-endian values in place; big-endian hosts are not supported");
+
+mod archive;
+mod backend;
+mod bits;
+mod budget;
+mod compressor;
+mod config;
+mod error;
+mod huffman;
+mod info;
+mod metrics;
+mod patch;
+mod pipeline;
+mod plan;
+mod shape;
+mod special;
+mod value;
+
+pub use compressor::{Compressor, Summary, decompress, decompress_into, worst_case_size, worst_case_size_with};
+pub use config::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode};
+pub use error::{Error, Result};
+pub use info::{ArchiveInfo, ChunkInfo, SectionInfo, inspect};
+pub use metrics::Comparison;
+pub use shape::Shape;
+pub use value::{DType, Value};
