@@ -1,7 +1,11 @@
 //! The repository's chores: building and checking the GPU kernels, tests, continuous integration, a bundle for a GPU host.
 
+mod bundle;
+mod ci;
 mod process;
 mod ptx;
+mod ptxas;
+mod setup;
 
 use std::path::{Path, PathBuf};
 
@@ -24,20 +28,41 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Assemble the committed PTX with ptxas: registers, shared memory, spills
+    CheckPtx,
+    /// Install what building and checking the kernels needs (Debian, as root), or say what is missing
+    SetupKernels,
+    /// Run all tests of the workspace
+    Test {
+        /// Arguments of `cargo test`, such as `-p bmgard` or `-- --nocapture`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// All that continuous integration checks
+    Ci,
+    /// Build what tests a GPU into a folder that runs on a host without Rust
+    BundleGpu {
+        /// The folder, made anew
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 fn main() -> Result<()> {
     match Arguments::parse().chore {
         Chore::BuildPtx { check: false } => ptx::build(),
         Chore::BuildPtx { check: true } => ptx::compare(),
+        Chore::CheckPtx => ptxas::check(),
+        Chore::SetupKernels => setup::kernels(),
+        Chore::Test { arguments } => ci::test(&arguments),
+        Chore::Ci => ci::all(),
+        Chore::BundleGpu { out } => bundle::build(&out.unwrap_or_else(|| target_dir().join("gpu-bundle"))),
     }
 }
 
 /// The repository's root.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the root")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root")
 }
 
 /// Where the build puts its files.

@@ -13,11 +13,7 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 /// The driver's file name, the same in every version.
-const DRIVER: &str = if cfg!(windows) {
-    "nvcuda.dll"
-} else {
-    "libcuda.so.1"
-};
+const DRIVER: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
 /// What any use of a GPU needs; other functions may come and go with versions.
 const REQUIRED: &[&str] = &[
@@ -79,9 +75,7 @@ fn open(name: &str) -> Result<Library, LoadError> {
     // SAFETY: loading a library runs its initialisers; the driver's are made to be run so by any program.
     unsafe { Library::new(name) }.map_err(|error| {
         // The loader's own words are in the source of the error.
-        let reason = error
-            .source()
-            .map_or_else(|| error.to_string(), |source| source.to_string());
+        let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
         LoadError::NotFound(reason)
     })
 }
@@ -92,11 +86,7 @@ pub struct DriverError(pub c_int);
 
 impl DriverError {
     fn check(code: c_int) -> Result<(), Self> {
-        if code == symbols::SUCCESS {
-            Ok(())
-        } else {
-            Err(DriverError(code))
-        }
+        if code == symbols::SUCCESS { Ok(()) } else { Err(DriverError(code)) }
     }
 
     /// The driver's name for the error: `CUDA_ERROR_INVALID_VALUE`.
@@ -108,9 +98,7 @@ impl DriverError {
             return "an error that the CUDA driver does not know";
         }
         // SAFETY: the driver gives a string that ends in NUL and that it never changes or frees.
-        unsafe { CStr::from_ptr(name) }
-            .to_str()
-            .unwrap_or("an error with an unreadable name")
+        unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("an error with an unreadable name")
     }
 }
 
@@ -144,11 +132,7 @@ pub enum FunctionAttribute {
 /// # Safety
 ///
 /// `function` is a live `CUfunction`, as `cust::function::Function::to_raw` gives it.
-pub unsafe fn set_function_attribute(
-    function: *mut c_void,
-    attribute: FunctionAttribute,
-    value: i32,
-) -> Result<(), DriverError> {
+pub unsafe fn set_function_attribute(function: *mut c_void, attribute: FunctionAttribute, value: i32) -> Result<(), DriverError> {
     // SAFETY: passed on to the caller.
     DriverError::check(unsafe { symbols::cuFuncSetAttribute(function, attribute as c_uint, value) })
 }
@@ -188,17 +172,11 @@ mod tests {
     #[test]
     fn a_library_that_is_not_there_is_named() {
         let error = open("libno-such-driver.so.1").expect_err("there is no such library");
-        assert!(
-            error.to_string().contains("libno-such-driver.so.1"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("libno-such-driver.so.1"), "{error}");
     }
 
     #[test]
     fn errors_have_names_with_and_without_a_driver() {
-        assert_eq!(
-            DriverError(symbols::NO_DEVICE).to_string(),
-            "CUDA_ERROR_NO_DEVICE (100)"
-        );
+        assert_eq!(DriverError(symbols::NO_DEVICE).to_string(), "CUDA_ERROR_NO_DEVICE (100)");
     }
 }

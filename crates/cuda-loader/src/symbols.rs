@@ -223,14 +223,7 @@ pub(crate) unsafe extern "C" fn cuGetErrorName(error: c_uint, name: *mut *const 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGetErrorString(error: c_uint, text: *mut *const c_char) -> c_int {
     // SAFETY: passed on to the caller.
-    unsafe {
-        describe(
-            "cuGetErrorString\0",
-            c"no CUDA-capable device is detected: the CUDA driver was not found",
-            error,
-            text,
-        )
-    }
+    unsafe { describe("cuGetErrorString\0", c"no CUDA-capable device is detected: the CUDA driver was not found", error, text) }
 }
 
 /// Asks the driver's `function` for words on an error; without a driver, the only error is that there is none.
@@ -238,12 +231,7 @@ pub(crate) unsafe extern "C" fn cuGetErrorString(error: c_uint, text: *mut *cons
 /// # Safety
 ///
 /// `text` can be written to, and `function` is `cuGetErrorName` or `cuGetErrorString`, with a NUL.
-unsafe fn describe(
-    function: &'static str,
-    without_driver: &'static CStr,
-    error: c_uint,
-    text: *mut *const c_char,
-) -> c_int {
+unsafe fn describe(function: &'static str, without_driver: &'static CStr, error: c_uint, text: *mut *const c_char) -> c_int {
     type Function = unsafe extern "C" fn(c_uint, *mut *const c_char) -> c_int;
     // SAFETY: both functions have this type.
     match unsafe { find::<Function>(function) } {

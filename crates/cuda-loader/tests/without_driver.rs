@@ -8,14 +8,8 @@ fn cust_reports_that_there_is_no_device() {
     }
     let error = cust::quick_init().expect_err("there is no driver");
     assert_eq!(error, cust::error::CudaError::NoDevice);
-    assert!(
-        error.to_string().contains("driver was not found"),
-        "{error}"
-    );
-    assert_eq!(
-        cust::device::Device::num_devices().err(),
-        Some(cust::error::CudaError::NoDevice)
-    );
+    assert!(error.to_string().contains("driver was not found"), "{error}");
+    assert_eq!(cust::device::Device::num_devices().err(), Some(cust::error::CudaError::NoDevice));
 }
 
 #[test]
@@ -24,10 +18,7 @@ fn what_cust_lacks_reports_it_too() {
         eprintln!("skipped: this machine has a CUDA driver");
         return;
     }
-    assert_eq!(
-        cuda_loader::memory_info(),
-        Err(cuda_loader::DriverError(100))
-    );
+    assert_eq!(cuda_loader::memory_info(), Err(cuda_loader::DriverError(100)));
 }
 
 #[test]

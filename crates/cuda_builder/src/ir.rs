@@ -56,10 +56,7 @@ impl Module {
             } else if line.starts_with("target triple") {
                 module.triple = line.to_owned();
             } else if let Some(name) = kernel_name(line) {
-                module.kernels.push(Kernel {
-                    name: name.to_owned(),
-                    bounds: None,
-                });
+                module.kernels.push(Kernel { name: name.to_owned(), bounds: None });
             } else if line.starts_with('@') && line[1..].starts_with(BOUNDS) {
                 bounds.push(parse_bounds(line)?);
             } else if line.starts_with("declare ") {
@@ -72,9 +69,7 @@ impl Module {
             match module.kernels.iter_mut().find(|kernel| kernel.name == name) {
                 Some(kernel) => kernel.bounds = Some(value),
                 None => {
-                    return Err(format!(
-                        "launch bounds for `{name}`, which is not a kernel of the module"
-                    ));
+                    return Err(format!("launch bounds for `{name}`, which is not a kernel of the module"));
                 }
             }
         }
@@ -88,22 +83,14 @@ impl Module {
     }
 
     pub fn kernel_names(&self) -> Vec<String> {
-        self.kernels
-            .iter()
-            .map(|kernel| kernel.name.clone())
-            .collect()
+        self.kernels.iter().map(|kernel| kernel.name.clone()).collect()
     }
 
     /// The module's text with the launch bounds as attributes of the kernels: LLVM makes directives of them, and knows how large a thread's index can be.
     pub fn annotated(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 64 * self.kernels.len());
         for line in text.lines() {
-            let bounds = kernel_name(line).and_then(|name| {
-                self.kernels
-                    .iter()
-                    .find(|kernel| kernel.name == name)?
-                    .bounds
-            });
+            let bounds = kernel_name(line).and_then(|name| self.kernels.iter().find(|kernel| kernel.name == name)?.bounds);
             match (bounds, line.rsplit_once(" #")) {
                 (Some(bounds), Some((head, tail))) => {
                     out.push_str(head);
@@ -126,40 +113,19 @@ impl Module {
         let mut rest = line;
         while let Some(at) = rest.find(&format!("@{SHARED}")) {
             rest = &rest[at + 1..];
-            let end = rest
-                .find(|c: char| !(c.is_alphanumeric() || c == '_'))
-                .unwrap_or(rest.len());
+            let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
             let symbol = &rest[..end];
-            let arguments = rest[end..]
-                .strip_prefix('(')
-                .and_then(|rest| rest.split_once(')'))
-                .map(|(arguments, _)| arguments);
-            let numbers: Vec<u64> = arguments
-                .into_iter()
-                .flat_map(|arguments| arguments.split(','))
-                .filter_map(last_number)
-                .collect();
+            let arguments = rest[end..].strip_prefix('(').and_then(|rest| rest.split_once(')')).map(|(arguments, _)| arguments);
+            let numbers: Vec<u64> = arguments.into_iter().flat_map(|arguments| arguments.split(',')).filter_map(last_number).collect();
             let &[bytes, align] = &numbers[..] else {
-                return Err(format!(
-                    "`shared_array!` with a size that the compiler did not find constant: {line}"
-                ));
+                return Err(format!("`shared_array!` with a size that the compiler did not find constant: {line}"));
             };
-            let array = SharedArray {
-                symbol: symbol.to_owned(),
-                bytes,
-                align,
-            };
-            match self
-                .shared
-                .iter()
-                .find(|known| known.symbol == array.symbol)
-            {
+            let array = SharedArray { symbol: symbol.to_owned(), bytes, align };
+            match self.shared.iter().find(|known| known.symbol == array.symbol) {
                 None => self.shared.push(array),
                 Some(known) if *known == array => {}
                 Some(known) => {
-                    return Err(format!(
-                        "one `shared_array!` has two sizes: {known:?} and {array:?}"
-                    ));
+                    return Err(format!("one `shared_array!` has two sizes: {known:?} and {array:?}"));
                 }
             }
             rest = &rest[end..];
@@ -186,31 +152,16 @@ fn last_number(argument: &str) -> Option<u64> {
 /// `@__cuda_std_bounds_scale = constant [8 x i8] c"\80\00\00\00\03\00\00\00", align 4` -> scale, 128 threads, 3 blocks.
 fn parse_bounds(line: &str) -> Result<(String, Bounds), String> {
     let parse = || {
-        let (name, rest) = line
-            .strip_prefix('@')?
-            .strip_prefix(BOUNDS)?
-            .split_once(' ')?;
+        let (name, rest) = line.strip_prefix('@')?.strip_prefix(BOUNDS)?.split_once(' ')?;
         let (_, rest) = rest.split_once("c\"")?;
         let (string, _) = rest.split_once('"')?;
         let bytes: [u8; 8] = unescape(string)?.try_into().ok()?;
-        let word = |at: usize| {
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        Some((
-            name.to_owned(),
-            Bounds {
-                max_threads: word(0),
-                min_blocks: word(4),
-            },
-        ))
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Some((name.to_owned(), Bounds { max_threads: word(0), min_blocks: word(4) }))
     };
-    let (name, bounds) =
-        parse().ok_or_else(|| format!("cannot read launch bounds from: {line}"))?;
+    let (name, bounds) = parse().ok_or_else(|| format!("cannot read launch bounds from: {line}"))?;
     if !(1..=1024).contains(&bounds.max_threads) {
-        return Err(format!(
-            "kernel `{name}`: max_threads is {}, but a block has 1 to 1024",
-            bounds.max_threads
-        ));
+        return Err(format!("kernel `{name}`: max_threads is {}, but a block has 1 to 1024", bounds.max_threads));
     }
     Ok((name, bounds))
 }
@@ -234,17 +185,10 @@ fn unescape(string: &str) -> Option<Vec<u8>> {
 
 /// Refuses undefined functions that nothing will define, and functions of `cuda_std` that passes may copy into branches.
 fn check_declaration(line: &str) -> Result<(), String> {
-    let Some(name) = line
-        .split_once('@')
-        .and_then(|(_, rest)| rest.split_once('('))
-        .map(|(name, _)| name)
-    else {
+    let Some(name) = line.split_once('@').and_then(|(_, rest)| rest.split_once('(')).map(|(name, _)| name) else {
         return Err(format!("cannot read the declaration: {line}"));
     };
-    if name.starts_with("llvm.")
-        || name.starts_with(SHARED)
-        || (name.starts_with(CUDA_STD) && device::defines(name))
-    {
+    if name.starts_with("llvm.") || name.starts_with(SHARED) || (name.starts_with(CUDA_STD) && device::defines(name)) {
         Ok(())
     } else {
         Err(format!("the kernels call `{name}`, which nothing defines"))
@@ -283,69 +227,32 @@ declare i32 @llvm.ctlz.i32(i32, i1 immarg) #2
     fn kernels_bounds_and_arrays_are_found() {
         let module = Module::parse(TEXT).unwrap();
         assert_eq!(module.kernel_names(), ["scale", "free"]);
-        assert_eq!(
-            module.kernels[0].bounds,
-            Some(Bounds {
-                max_threads: 128,
-                min_blocks: 3
-            })
-        );
+        assert_eq!(module.kernels[0].bounds, Some(Bounds { max_threads: 128, min_blocks: 3 }));
         assert_eq!(module.kernels[1].bounds, None);
-        let arrays: Vec<_> = module
-            .shared
-            .iter()
-            .map(|a| (a.symbol.as_str(), a.bytes, a.align))
-            .collect();
-        assert_eq!(
-            arrays,
-            [
-                ("__cuda_std_shared_kernels_0", 1536, 16),
-                ("__cuda_std_shared_kernels_1", 64, 32)
-            ]
-        );
+        let arrays: Vec<_> = module.shared.iter().map(|a| (a.symbol.as_str(), a.bytes, a.align)).collect();
+        assert_eq!(arrays, [("__cuda_std_shared_kernels_0", 1536, 16), ("__cuda_std_shared_kernels_1", 64, 32)]);
     }
 
     #[test]
     fn bounds_become_attributes() {
         let module = Module::parse(TEXT).unwrap();
         let text = module.annotated(TEXT);
-        assert!(
-            text.contains("%n) unnamed_addr \"nvvm.maxntid\"=\"128\" \"nvvm.minctasm\"=\"3\" #0 {"),
-            "{text}"
-        );
-        assert!(
-            text.contains("@free(ptr noundef %data) unnamed_addr #0 {"),
-            "{text}"
-        );
+        assert!(text.contains("%n) unnamed_addr \"nvvm.maxntid\"=\"128\" \"nvvm.minctasm\"=\"3\" #0 {"), "{text}");
+        assert!(text.contains("@free(ptr noundef %data) unnamed_addr #0 {"), "{text}");
     }
 
     #[test]
     fn what_would_fail_later_fails_here() {
         for (from, to, why) in [
             ("i64 noundef 64", "i64 noundef %n", "did not find constant"),
-            (
-                "shared_kernels_1(i64 noundef 64",
-                "shared_kernels_0(i64 noundef 64",
-                "two sizes",
-            ),
-            (
-                "@__cuda_std_fma_f32",
-                "@fmaf",
-                "`fmaf`, which nothing defines",
-            ),
-            (
-                "@__cuda_std_fma_f32",
-                "@__cuda_std_fma_f16",
-                "which nothing defines",
-            ),
+            ("shared_kernels_1(i64 noundef 64", "shared_kernels_0(i64 noundef 64", "two sizes"),
+            ("@__cuda_std_fma_f32", "@fmaf", "`fmaf`, which nothing defines"),
+            ("@__cuda_std_fma_f32", "@__cuda_std_fma_f16", "which nothing defines"),
             ("bounds_scale", "bounds_other", "not a kernel"),
             ("c\"\\80\\00", "c\"\\80\\10", "1 to 1024"),
         ] {
             let error = Module::parse(&TEXT.replace(from, to));
-            assert!(
-                error.as_ref().is_err_and(|e| e.contains(why)),
-                "{why}: {error:?}"
-            );
+            assert!(error.as_ref().is_err_and(|e| e.contains(why)), "{why}: {error:?}");
         }
         assert!(Module::parse("define void @helper() {\n").is_err_and(|e| e.contains("no kernel")));
     }

@@ -58,9 +58,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A crate was compiled without [`NO_JUMP_THREADING`].
-    #[error(
-        "crate `{0}` was compiled without {NO_JUMP_THREADING}: its barriers and warp votes cannot be trusted"
-    )]
+    #[error("crate `{0}` was compiled without {NO_JUMP_THREADING}: its barriers and warp votes cannot be trusted")]
     JumpThreading(String),
     /// The compiled module is not what the builder expects of a kernel crate.
     #[error("{0}")]
@@ -177,40 +175,21 @@ impl CudaBuilder {
             None => root.join("target"),
         };
         let work = target_dir.join("cuda_builder");
-        fs::create_dir_all(&work).map_err(|source| Error::File {
-            path: work.clone(),
-            source,
-        })?;
+        fs::create_dir_all(&work).map_err(|source| Error::File { path: work.clone(), source })?;
 
         let bitcode = self.compile(&root, &target_dir)?;
-        let text = run(Command::new(&self.toolchain.llvm_dis)
-            .arg(&bitcode)
-            .args(["-o", "-"]))?;
+        let text = run(Command::new(&self.toolchain.llvm_dis).arg(&bitcode).args(["-o", "-"]))?;
         let module = ir::Module::parse(&text).map_err(Error::Module)?;
         let kernels = write(work.join("kernels.ll"), &module.annotated(&text))?;
         let device = write(work.join("device.ll"), &device::module(&module))?;
 
         let linked = work.join("linked.bc");
-        run(Command::new(&self.toolchain.llvm_link)
-            .args([&kernels, &device])
-            .arg("-o")
-            .arg(&linked))?;
+        run(Command::new(&self.toolchain.llvm_link).args([&kernels, &device]).arg("-o").arg(&linked))?;
         let optimised = work.join("optimised.bc");
-        let keep = format!(
-            "--internalize-public-api-list={}",
-            module.kernel_names().join(",")
-        );
-        run(Command::new(&self.toolchain.opt)
-            .arg("--passes=internalize,default<O3>")
-            .arg(keep)
-            .arg(&linked)
-            .arg("-o")
-            .arg(&optimised))?;
+        let keep = format!("--internalize-public-api-list={}", module.kernel_names().join(","));
+        run(Command::new(&self.toolchain.opt).arg("--passes=internalize,default<O3>").arg(keep).arg(&linked).arg("-o").arg(&optimised))?;
         let cpu = format!("-mcpu={}", self.arch.target_cpu());
-        let raw = run(Command::new(&self.toolchain.llc)
-            .args(["-O3", &cpu])
-            .arg(&optimised)
-            .args(["-o", "-"]))?;
+        let raw = run(Command::new(&self.toolchain.llc).args(["-O3", &cpu]).arg(&optimised).args(["-o", "-"]))?;
         write(work.join("unfixed.ptx"), &raw)?;
 
         let ptx = ptx::finish(&raw, &versions, &module).map_err(Error::Ptx)?;
@@ -219,57 +198,28 @@ impl CudaBuilder {
             path = write(copy.clone(), &ptx)?;
         }
         let kernels = module.kernel_names();
-        Ok(BuiltPtx {
-            ptx,
-            kernels,
-            versions,
-            path,
-        })
+        Ok(BuiltPtx { ptx, kernels, versions, path })
     }
 
     /// Compiles the crate and all that it depends on to one module of bitcode, and returns its path.
     fn compile(&self, root: &Path, target_dir: &Path) -> Result<PathBuf, Error> {
-        let bitcode = target_dir
-            .join(TARGET)
-            .join("release")
-            .join("deps")
-            .join("cuda_builder_kernels.bc");
+        let bitcode = target_dir.join(TARGET).join("release").join("deps").join("cuda_builder_kernels.bc");
         let mut command = self.cargo(root, target_dir, &bitcode);
-        let spawned = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn();
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let program = self.toolchain.cargo.clone();
-        let mut child = spawned.map_err(|source| Error::Run {
-            program: program.clone(),
-            source,
-        })?;
+        let mut child = spawned.map_err(|source| Error::Run { program: program.clone(), source })?;
         let mut unflagged = None;
         for line in BufReader::new(child.stderr.take().expect("stderr is piped")).lines() {
-            let line = line.map_err(|source| Error::Run {
-                program: program.clone(),
-                source,
-            })?;
+            let line = line.map_err(|source| Error::Run { program: program.clone(), source })?;
             match LogLine::of(&line) {
-                LogLine::Compiled {
-                    krate,
-                    flagged: false,
-                } => unflagged = Some(krate.to_owned()),
+                LogLine::Compiled { krate, flagged: false } => unflagged = Some(krate.to_owned()),
                 LogLine::Compiled { .. } | LogLine::Detail => {}
                 LogLine::Message => eprintln!("{line}"),
             }
         }
-        let status = child.wait().map_err(|source| Error::Run {
-            program: program.clone(),
-            source,
-        })?;
+        let status = child.wait().map_err(|source| Error::Run { program: program.clone(), source })?;
         if !status.success() {
-            return Err(Error::Failed {
-                program: program.display().to_string(),
-                status,
-                stderr: String::new(),
-            });
+            return Err(Error::Failed { program: program.display().to_string(), status, stderr: String::new() });
         }
         match unflagged {
             Some(krate) => Err(Error::JumpThreading(krate)),
@@ -284,56 +234,33 @@ impl CudaBuilder {
         // Whoever calls may itself run under cargo and rustup, for another compiler: nothing of theirs may reach this one.
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy();
-            let foreign = ["CARGO", "RUST", "DEP_", "LD_LIBRARY_PATH", "DYLD_"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix));
-            if foreign
-                && ![
-                    "CARGO_HOME",
-                    "CARGO_NET_OFFLINE",
-                    "CARGO_HTTP_CAINFO",
-                    "RUSTUP_HOME",
-                ]
-                .contains(&&*name)
-            {
+            let foreign = ["CARGO", "RUST", "DEP_", "LD_LIBRARY_PATH", "DYLD_"].iter().any(|prefix| name.starts_with(prefix));
+            if foreign && !["CARGO_HOME", "CARGO_NET_OFFLINE", "CARGO_HTTP_CAINFO", "RUSTUP_HOME"].contains(&&*name) {
                 command.env_remove(&*name);
             }
         }
         command
             .env("RUSTC", &self.toolchain.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
-            .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags(root).join("\x1f"))
-            .args([
-                "rustc",
-                "--release",
-                "--lib",
-                "--verbose",
-                "-Zbuild-std=core",
-                "--target",
-                TARGET,
-                "--target-dir",
-            ])
+            .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags().join("\x1f"))
+            .args(["rustc", "--release", "--lib", "--verbose", "-Zbuild-std=core", "--target", TARGET, "--target-dir"])
             .arg(target_dir);
         if self.locked {
             command.arg("--locked");
         }
-        command
-            .arg("--")
-            .arg(format!("--emit=llvm-bc={}", bitcode.display()))
-            .arg("-Zno-link");
+        command.arg("--").arg(format!("--emit=llvm-bc={}", bitcode.display())).arg("-Zno-link");
         command
     }
 
     /// The flags of every crate compiled for the device. What follows `--` on cargo's command line reaches the last crate only, so they do not go there.
-    fn rustflags(&self, root: &Path) -> Vec<String> {
-        let parent = root.parent().unwrap_or(root);
-        vec![
+    fn rustflags(&self) -> [String; 4] {
+        [
             format!("-Ctarget-cpu={}", self.arch.target_cpu()),
             NO_JUMP_THREADING.to_owned(),
             // `cuda_std` refuses to compile without it.
             "--cfg=cuda_builder".to_owned(),
-            // Source locations in panics must not say where the build ran.
-            format!("--remap-path-prefix={}=.", parent.display()),
+            // Panics do not say where they are: the PTX must not depend on the folder of the build.
+            "-Zlocation-detail=none".to_owned(),
         ]
     }
 }
@@ -351,9 +278,7 @@ enum LogLine<'a> {
 
 impl LogLine<'_> {
     fn of(line: &str) -> LogLine<'_> {
-        let detail = ["Running `", "Fresh ", "Dirty "]
-            .iter()
-            .any(|start| line.trim_start().starts_with(start));
+        let detail = ["Running `", "Fresh ", "Dirty "].iter().any(|start| line.trim_start().starts_with(start));
         if !detail {
             return LogLine::Message;
         }
@@ -361,24 +286,16 @@ impl LogLine<'_> {
         if !line.contains(&format!("--target {TARGET}")) {
             return LogLine::Detail;
         }
-        let krate = words
-            .find(|&word| word == "--crate-name")
-            .and_then(|_| words.next());
+        let krate = words.find(|&word| word == "--crate-name").and_then(|_| words.next());
         match krate {
-            Some(krate) => LogLine::Compiled {
-                krate,
-                flagged: line.contains(NO_JUMP_THREADING),
-            },
+            Some(krate) => LogLine::Compiled { krate, flagged: line.contains(NO_JUMP_THREADING) },
             None => LogLine::Detail,
         }
     }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
-    std::path::absolute(path).map_err(|source| Error::File {
-        path: path.to_owned(),
-        source,
-    })
+    std::path::absolute(path).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 fn write(path: PathBuf, text: &str) -> Result<PathBuf, Error> {
@@ -391,27 +308,12 @@ fn write(path: PathBuf, text: &str) -> Result<PathBuf, Error> {
 /// Runs a command to its end and returns what it wrote to standard output.
 fn run(command: &mut Command) -> Result<String, Error> {
     let program = PathBuf::from(command.get_program());
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| Error::Run {
-            program: program.clone(),
-            source,
-        })?;
+    let output = command.stdin(Stdio::null()).output().map_err(|source| Error::Run { program: program.clone(), source })?;
     if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr)
-            .trim_end()
-            .to_owned();
-        return Err(Error::Failed {
-            program: program.display().to_string(),
-            status: output.status,
-            stderr,
-        });
+        let stderr = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        return Err(Error::Failed { program: program.display().to_string(), status: output.status, stderr });
     }
-    String::from_utf8(output.stdout).map_err(|e| Error::Run {
-        program,
-        source: std::io::Error::other(e),
-    })
+    String::from_utf8(output.stdout).map_err(|e| Error::Run { program, source: std::io::Error::other(e) })
 }
 
 #[cfg(test)]
@@ -421,23 +323,9 @@ mod tests {
     #[test]
     fn every_device_crate_gets_the_flag() {
         let builder = CudaBuilder::new("kernels");
-        let command = builder.cargo(
-            Path::new("/src/kernels"),
-            Path::new("/out"),
-            Path::new("/out/k.bc"),
-        );
-        let flags = command
-            .get_envs()
-            .find(|(name, _)| *name == "CARGO_ENCODED_RUSTFLAGS")
-            .and_then(|(_, value)| value)
-            .unwrap();
-        assert!(
-            flags
-                .to_str()
-                .unwrap()
-                .split('\x1f')
-                .any(|flag| flag == NO_JUMP_THREADING)
-        );
+        let command = builder.cargo(Path::new("/src/kernels"), Path::new("/out"), Path::new("/out/k.bc"));
+        let flags = command.get_envs().find(|(name, _)| *name == "CARGO_ENCODED_RUSTFLAGS").and_then(|(_, value)| value).unwrap();
+        assert!(flags.to_str().unwrap().split('\x1f').any(|flag| flag == NO_JUMP_THREADING));
     }
 
     #[test]
@@ -445,30 +333,12 @@ mod tests {
         let line = format!(
             "     Running `/usr/bin/rustc --crate-name core --edition=2024 --target {TARGET} -Ctarget-cpu=sm_80 {NO_JUMP_THREADING}`"
         );
-        assert_eq!(
-            LogLine::of(&line),
-            LogLine::Compiled {
-                krate: "core",
-                flagged: true
-            }
-        );
+        assert_eq!(LogLine::of(&line), LogLine::Compiled { krate: "core", flagged: true });
         let line = line.replace(NO_JUMP_THREADING, "");
-        assert_eq!(
-            LogLine::of(&line),
-            LogLine::Compiled {
-                krate: "core",
-                flagged: false
-            }
-        );
-        assert_eq!(
-            LogLine::of("     Running `/usr/bin/rustc --crate-name syn --edition=2021`"),
-            LogLine::Detail
-        );
+        assert_eq!(LogLine::of(&line), LogLine::Compiled { krate: "core", flagged: false });
+        assert_eq!(LogLine::of("     Running `/usr/bin/rustc --crate-name syn --edition=2021`"), LogLine::Detail);
         assert_eq!(LogLine::of("       Fresh syn v2.0.0"), LogLine::Detail);
-        assert_eq!(
-            LogLine::of("warning: unused variable: `x`"),
-            LogLine::Message
-        );
+        assert_eq!(LogLine::of("warning: unused variable: `x`"), LogLine::Message);
     }
 
     #[test]
@@ -477,9 +347,6 @@ mod tests {
             eprintln!("skipped: the kernel toolchain is not installed");
             return;
         }
-        assert!(matches!(
-            CudaBuilder::new("/nonexistent").build(),
-            Err(Error::NoCrate(_))
-        ));
+        assert!(matches!(CudaBuilder::new("/nonexistent").build(), Err(Error::NoCrate(_))));
     }
 }

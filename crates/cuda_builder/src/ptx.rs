@@ -18,34 +18,17 @@ pub(crate) fn finish(raw: &str, versions: &Versions, module: &Module) -> Result<
             first.text
         ));
     }
-    if let Some(line) = text
-        .lines()
-        .find(|line| line.trim_start().starts_with(".extern .func"))
-    {
-        return Err(format!(
-            "the PTX calls a function that nothing defines: {}",
-            line.trim()
-        ));
+    if let Some(line) = text.lines().find(|line| line.trim_start().starts_with(".extern .func")) {
+        return Err(format!("the PTX calls a function that nothing defines: {}", line.trim()));
     }
     let bounds = launch_bounds(&text);
     for kernel in &module.kernels {
-        let Some((_, (max_threads, min_blocks))) =
-            bounds.iter().find(|(name, _)| *name == kernel.name)
-        else {
+        let Some((_, (max_threads, min_blocks))) = bounds.iter().find(|(name, _)| *name == kernel.name) else {
             return Err(format!("kernel `{}` has no entry in the PTX", kernel.name));
         };
-        let wanted = kernel.bounds.map_or((None, None), |b| {
-            (
-                Some(b.max_threads),
-                (b.min_blocks > 0).then_some(b.min_blocks),
-            )
-        });
+        let wanted = kernel.bounds.map_or((None, None), |b| (Some(b.max_threads), (b.min_blocks > 0).then_some(b.min_blocks)));
         if (*max_threads, *min_blocks) != wanted {
-            return Err(format!(
-                "kernel `{}` has the bounds {:?} in the PTX, not {wanted:?}",
-                kernel.name,
-                (max_threads, min_blocks)
-            ));
+            return Err(format!("kernel `{}` has the bounds {:?} in the PTX, not {wanted:?}", kernel.name, (max_threads, min_blocks)));
         }
     }
     Ok(format!(
@@ -65,13 +48,7 @@ pub fn launch_bounds(ptx: &str) -> Vec<(String, EntryBounds)> {
             let name = rest.split(['(', ' ']).next().unwrap_or_default();
             entries.push((name.to_owned(), (None, None)));
         } else if let Some((_, bounds)) = entries.last_mut() {
-            let number = |text: &str| {
-                text.trim()
-                    .trim_end_matches(',')
-                    .split(',')
-                    .next()
-                    .and_then(|n| n.trim().parse().ok())
-            };
+            let number = |text: &str| text.trim().trim_end_matches(',').split(',').next().and_then(|n| n.trim().parse().ok());
             if let Some(rest) = line.strip_prefix(".maxntid") {
                 bounds.0 = number(rest);
             } else if let Some(rest) = line.strip_prefix(".minnctapersm") {
@@ -103,21 +80,15 @@ fn rename_hashed(text: &str) -> String {
     for line in text.lines() {
         let words = || line.split([' ', '\t', '(', ')', '[', ',', ';', '=']);
         let defined = if line.starts_with(".func") || line.starts_with(".visible .func") {
-            words()
-                .find(|word| is_hashed(word))
-                .map(|word| (word, "function"))
+            words().find(|word| is_hashed(word)).map(|word| (word, "function"))
         } else if line.contains(".global ") && line.contains(".align") {
-            words()
-                .find(|word| is_hashed(word))
-                .map(|word| (word, "constant"))
+            words().find(|word| is_hashed(word)).map(|word| (word, "constant"))
         } else {
             None
         };
         if let Some((name, kind)) = defined {
             let number = names.len();
-            names
-                .entry(name)
-                .or_insert_with(|| format!("{kind}_{number}"));
+            names.entry(name).or_insert_with(|| format!("{kind}_{number}"));
         }
     }
     let mut out = String::with_capacity(text.len());
@@ -128,11 +99,7 @@ fn rename_hashed(text: &str) -> String {
         let (word, after) = rest.split_at(end);
         // Parameters are named after their function.
         let (stem, tail) = word.split_at(word.rfind("_param_").unwrap_or(word.len()));
-        match names
-            .get(word)
-            .map(|name| (name, ""))
-            .or_else(|| names.get(stem).map(|name| (name, tail)))
-        {
+        match names.get(word).map(|name| (name, "")).or_else(|| names.get(stem).map(|name| (name, tail))) {
             Some((name, tail)) => {
                 out.push_str(name);
                 out.push_str(tail);
@@ -148,10 +115,7 @@ fn rename_hashed(text: &str) -> String {
 
 /// Whether a symbol is one that rustc made up: a mangled name, or a constant without a name.
 fn is_hashed(word: &str) -> bool {
-    ["_R", "_ZN", "anon", "alloc_", "__unnamed"]
-        .iter()
-        .any(|start| word.starts_with(start))
-        || word.contains("$_")
+    ["_R", "_ZN", "anon", "alloc_", "__unnamed"].iter().any(|start| word.starts_with(start)) || word.contains("$_")
 }
 
 /// A store whose register is wider than what it stores: the driver's assembler may convert the value instead of truncating it.
@@ -172,13 +136,8 @@ pub fn unsafe_narrow_stores(ptx: &str) -> Vec<NarrowStore> {
     let mut found = vec![];
     for (index, line) in ptx.lines().enumerate() {
         for statement in statements(line) {
-            if Store::parse(statement)
-                .is_some_and(|store| store.values.iter().any(|value| store.is_unsafe(value)))
-            {
-                found.push(NarrowStore {
-                    line: index + 1,
-                    text: statement.to_owned(),
-                });
+            if Store::parse(statement).is_some_and(|store| store.values.iter().any(|value| store.is_unsafe(value))) {
+                found.push(NarrowStore { line: index + 1, text: statement.to_owned() });
             }
         }
     }
@@ -191,10 +150,7 @@ fn widen_narrow_stores(ptx: &str) -> String {
     for line in ptx.lines() {
         match Store::parse(line.trim()) {
             // A parameter of a call: nothing may stand between the parts of a call. The check reports it.
-            Some(store)
-                if !store.opcode.starts_with("st.param")
-                    && store.values.iter().any(|value| store.is_unsafe(value)) =>
-            {
+            Some(store) if !store.opcode.starts_with("st.param") && store.values.iter().any(|value| store.is_unsafe(value)) => {
                 store.write_safely(&mut out);
             }
             _ => {
@@ -208,8 +164,7 @@ fn widen_narrow_stores(ptx: &str) -> String {
 
 /// The instructions of a line.
 fn statements(line: &str) -> impl Iterator<Item = &str> {
-    line.split_inclusive(';')
-        .map(|part| part.trim().trim_start_matches('{').trim())
+    line.split_inclusive(';').map(|part| part.trim().trim_start_matches('{').trim())
 }
 
 /// A store instruction taken apart: `@%p1 st.global.v2.b16 [%rd1+4], {%rs1, %r2};`
@@ -245,17 +200,8 @@ impl<'a> Store<'a> {
         let (address, values) = rest.trim_start().split_once(']')?;
         let address = &rest.trim_start()[..address.len() + 1];
         let values = values.trim_start().strip_prefix(',')?.trim();
-        let values = values
-            .strip_prefix('{')
-            .and_then(|v| v.strip_suffix('}'))
-            .unwrap_or(values);
-        Some(Store {
-            guard,
-            opcode,
-            address,
-            values: values.split(',').map(str::trim).collect(),
-            bits,
-        })
+        let values = values.strip_prefix('{').and_then(|v| v.strip_suffix('}')).unwrap_or(values);
+        Some(Store { guard, opcode, address, values: values.split(',').map(str::trim).collect(), bits })
     }
 
     /// Whether the value's register is wider than it need be. Registers that LLVM does not write count as unsafe.
@@ -281,20 +227,9 @@ impl<'a> Store<'a> {
             }
         }
         let values = values.join(", ");
-        let values = if self.values.len() > 1 {
-            format!("{{{values}}}")
-        } else {
-            values
-        };
-        let guard = if self.guard.is_empty() {
-            String::new()
-        } else {
-            format!("{} ", self.guard)
-        };
-        out.push_str(&format!(
-            "\t{{\n{conversions}\t{guard}{} \t{}, {values};\n\t}}\n",
-            self.opcode, self.address
-        ));
+        let values = if self.values.len() > 1 { format!("{{{values}}}") } else { values };
+        let guard = if self.guard.is_empty() { String::new() } else { format!("{} ", self.guard) };
+        out.push_str(&format!("\t{{\n{conversions}\t{guard}{} \t{}, {values};\n\t}}\n", self.opcode, self.address));
     }
 }
 
@@ -375,24 +310,14 @@ mod tests {
             "\t{ st.global.b16 [%rd1], %r1; }",
             "\tmov.b32 %r1, %r2; st.shared.b8 [%rd1], %r1;",
         ] {
-            assert_eq!(
-                unsafe_narrow_stores(&widen_narrow_stores(line)).len(),
-                1,
-                "{line}"
-            );
+            assert_eq!(unsafe_narrow_stores(&widen_narrow_stores(line)).len(), 1, "{line}");
         }
     }
 
     #[test]
     fn a_report_names_the_line() {
         let found = unsafe_narrow_stores("\tret;\n\tst.global.b16 \t[%rd1], %r5;\n");
-        assert_eq!(
-            found,
-            [NarrowStore {
-                line: 2,
-                text: "st.global.b16 \t[%rd1], %r5;".into()
-            }]
-        );
+        assert_eq!(found, [NarrowStore { line: 2, text: "st.global.b16 \t[%rd1], %r5;".into() }]);
     }
 
     #[test]
@@ -400,15 +325,8 @@ mod tests {
         let ptx = ".visible .entry a(\n\t.param .u64 a_param_0\n)\n.maxntid 128\n.minnctapersm 3\n{\n}\n.visible .entry b()\n{\n}\n\
                    .visible .entry c(\n)\n.maxntid 32, 1, 1\n{\n}\n";
         let bounds = launch_bounds(ptx);
-        let expected = [
-            ("a", (Some(128), Some(3))),
-            ("b", (None, None)),
-            ("c", (Some(32), None)),
-        ];
-        assert_eq!(
-            bounds,
-            expected.map(|(name, bounds)| (name.to_owned(), bounds))
-        );
+        let expected = [("a", (Some(128), Some(3))), ("b", (None, None)), ("c", (Some(32), None))];
+        assert_eq!(bounds, expected.map(|(name, bounds)| (name.to_owned(), bounds)));
     }
 
     #[test]
@@ -422,18 +340,13 @@ mod tests {
         let renamed = rename_hashed(&ptx("0a1b"));
         assert_eq!(renamed, rename_hashed(&ptx("ffee")));
         assert!(
-            renamed.contains("[function_1_param_0]")
-                && renamed.contains("constant_0[4]")
-                && renamed.contains(".entry scale()"),
+            renamed.contains("[function_1_param_0]") && renamed.contains("constant_0[4]") && renamed.contains(".entry scale()"),
             "{renamed}"
         );
     }
 
     #[test]
     fn comments_go() {
-        assert_eq!(
-            strip_comments("//\n// Generated\n\n\n\tret;   // %bb.0\n\n\n}\n"),
-            "\tret;\n\n}\n"
-        );
+        assert_eq!(strip_comments("//\n// Generated\n\n\n\tret;   // %bb.0\n\n\n}\n"), "\tret;\n\n}\n");
     }
 }

@@ -29,9 +29,7 @@ pub struct Toolchain {
 impl Toolchain {
     /// The programs that the environment names, else those of Debian's packages.
     pub fn from_env() -> Self {
-        let program = |variable: &str, default: &str| {
-            std::env::var_os(variable).map_or_else(|| PathBuf::from(default), PathBuf::from)
-        };
+        let program = |variable: &str, default: &str| std::env::var_os(variable).map_or_else(|| PathBuf::from(default), PathBuf::from);
         Toolchain {
             cargo: program("CUDA_BUILDER_CARGO", "/usr/bin/cargo"),
             rustc: program("CUDA_BUILDER_RUSTC", "/usr/bin/rustc"),
@@ -45,59 +43,40 @@ impl Toolchain {
     /// The versions of the compilers, or [`Error::Toolchain`] with all that is missing or does not fit.
     pub fn versions(&self) -> Result<Versions, Error> {
         let mut missing = vec![];
-        let mut ask =
-            |program: &PathBuf, argument: &str| match run(Command::new(program).arg(argument)) {
-                Ok(answer) => answer,
-                Err(_) => {
-                    missing.push(format!("{} is not there", program.display()));
-                    String::new()
-                }
-            };
+        let mut ask = |program: &PathBuf, argument: &str| match run(Command::new(program).arg(argument)) {
+            Ok(answer) => answer,
+            Err(_) => {
+                missing.push(format!("{} is not there", program.display()));
+                String::new()
+            }
+        };
         ask(&self.cargo, "--version");
         let rustc = ask(&self.rustc, "-vV");
-        let sysroot =
-            run(Command::new(&self.rustc).args(["--print", "sysroot"])).unwrap_or_default();
+        let sysroot = run(Command::new(&self.rustc).args(["--print", "sysroot"])).unwrap_or_default();
         let llc = ask(&self.llc, "--version");
         for program in [&self.llvm_dis, &self.llvm_link, &self.opt] {
             ask(program, "--version");
         }
         let rustc_llvm = field(&rustc, "LLVM version: ").unwrap_or_default();
         let llvm = field(&llc, "LLVM version ").unwrap_or_default();
-        let versions = Versions {
-            rustc: rustc.lines().next().unwrap_or_default().to_owned(),
-            llvm: llvm.to_owned(),
-        };
+        let versions = Versions { rustc: rustc.lines().next().unwrap_or_default().to_owned(), llvm: llvm.to_owned() };
         if missing.is_empty() {
-            let core =
-                PathBuf::from(sysroot.trim()).join("lib/rustlib/src/rust/library/core/Cargo.toml");
+            let core = PathBuf::from(sysroot.trim()).join("lib/rustlib/src/rust/library/core/Cargo.toml");
             if !core.is_file() {
-                missing.push(format!(
-                    "{} has no source of `core` ({})",
-                    self.rustc.display(),
-                    core.display()
-                ));
+                missing.push(format!("{} has no source of `core` ({})", self.rustc.display(), core.display()));
             }
             let major = |version: &str| version.split('.').next().map(str::to_owned);
             if major(rustc_llvm) != major(llvm) {
-                missing.push(format!(
-                    "rustc has LLVM {rustc_llvm}, but {} is of LLVM {llvm}",
-                    self.llc.display()
-                ));
+                missing.push(format!("rustc has LLVM {rustc_llvm}, but {} is of LLVM {llvm}", self.llc.display()));
             }
         }
-        if missing.is_empty() {
-            Ok(versions)
-        } else {
-            Err(Error::Toolchain(missing))
-        }
+        if missing.is_empty() { Ok(versions) } else { Err(Error::Toolchain(missing)) }
     }
 }
 
 /// The rest of the line in `text` that contains `key`, after it.
 fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.lines()
-        .find_map(|line| line.split_once(key))
-        .map(|(_, value)| value.trim())
+    text.lines().find_map(|line| line.split_once(key)).map(|(_, value)| value.trim())
 }
 
 /// The compilers that made a PTX file: the same versions make the same bytes from the same source.
@@ -115,10 +94,7 @@ impl Versions {
     pub fn of_ptx(ptx: &str) -> Option<Self> {
         let line = ptx.lines().find_map(|line| line.strip_prefix(HEADER))?;
         let (rustc, llvm) = line.rsplit_once(" and LLVM ")?;
-        Some(Versions {
-            rustc: rustc.to_owned(),
-            llvm: llvm.to_owned(),
-        })
+        Some(Versions { rustc: rustc.to_owned(), llvm: llvm.to_owned() })
     }
 
     /// The line of a PTX file that names the versions.
@@ -141,10 +117,7 @@ mod tests {
 
     #[test]
     fn a_header_says_what_it_was_made_of() {
-        let versions = Versions {
-            rustc: "rustc 1.96.0 (ac68faa20 2026-05-25)".into(),
-            llvm: "22.1.8".into(),
-        };
+        let versions = Versions { rustc: "rustc 1.96.0 (ac68faa20 2026-05-25)".into(), llvm: "22.1.8".into() };
         let ptx = format!("// Other\n{}\n.version 7.0\n", versions.header());
         assert_eq!(Versions::of_ptx(&ptx), Some(versions));
         assert_eq!(Versions::of_ptx(".version 7.0\n"), None);
@@ -155,16 +128,8 @@ mod tests {
         let mut toolchain = Toolchain::from_env();
         toolchain.llc = "/nonexistent/llc".into();
         toolchain.opt = "/nonexistent/opt".into();
-        let Err(Error::Toolchain(missing)) = toolchain.versions() else {
-            panic!("must fail")
-        };
-        assert!(
-            missing.iter().any(|m| m.contains("/nonexistent/llc")),
-            "{missing:?}"
-        );
-        assert!(
-            missing.iter().any(|m| m.contains("/nonexistent/opt")),
-            "{missing:?}"
-        );
+        let Err(Error::Toolchain(missing)) = toolchain.versions() else { panic!("must fail") };
+        assert!(missing.iter().any(|m| m.contains("/nonexistent/llc")), "{missing:?}");
+        assert!(missing.iter().any(|m| m.contains("/nonexistent/opt")), "{missing:?}");
     }
 }
