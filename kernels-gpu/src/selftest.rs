@@ -31,14 +31,7 @@ pub unsafe fn selftest_copy(source: *const u128, target: *mut u128, n: u32) {
 ///
 /// `n` is a multiple of 128 and the grid's number of threads; `singles` and `doubles` point to `n` values, `out32` to `n`, `out16` and `out8` to `3 n`.
 #[kernel(max_threads = BLOCK as u32)]
-pub unsafe fn selftest_narrow_stores(
-    singles: *const f32,
-    doubles: *const f64,
-    n: u32,
-    out32: *mut u32,
-    out16: *mut u16,
-    out8: *mut u8,
-) {
+pub unsafe fn selftest_narrow_stores(singles: *const f32, doubles: *const f64, n: u32, out32: *mut u32, out16: *mut u16, out8: *mut u8) {
     let shared16 = shared_array![u16; BLOCK];
     let shared8 = shared_array![u8; BLOCK];
     let (i, t) = (thread::index_1d(), thread::thread_idx_x());
@@ -68,25 +61,13 @@ pub unsafe fn selftest_narrow_stores(
 ///
 /// `a`, `b` and `c` point to `n` values, `out` to 8 `n`.
 #[kernel(max_threads = BLOCK as u32)]
-pub unsafe fn selftest_arithmetic(
-    a: *const f32,
-    b: *const f32,
-    c: *const f32,
-    n: u32,
-    out: *mut u64,
-) {
+pub unsafe fn selftest_arithmetic(a: *const f32, b: *const f32, c: *const f32, n: u32, out: *mut u64) {
     let i = thread::index_1d();
     if i < n {
         let at = i as usize;
         // SAFETY: i < n.
         unsafe {
-            let results = selftest::arithmetic(
-                *a.add(at),
-                *b.add(at),
-                *c.add(at),
-                intrinsics::fma_f32,
-                intrinsics::fma_f64,
-            );
+            let results = selftest::arithmetic(*a.add(at), *b.add(at), *c.add(at), intrinsics::fma_f32, intrinsics::fma_f64);
             let out = out.add(ARITHMETIC_RESULTS * at);
             for (k, result) in results.into_iter().enumerate() {
                 *out.add(k) = result;
@@ -155,20 +136,8 @@ pub unsafe fn selftest_exchange(values: *mut u32) {
             *shared.add(t as usize) = own;
             thread::sync_threads();
             match source {
-                Source::Mirror => {
-                    own = selftest::combine(
-                        own,
-                        *shared.add(selftest::partner(t, true) as usize),
-                        true,
-                    )
-                }
-                Source::Neighbour => {
-                    own = selftest::combine(
-                        own,
-                        *shared.add(selftest::partner(t, false) as usize),
-                        false,
-                    )
-                }
+                Source::Mirror => own = selftest::combine(own, *shared.add(selftest::partner(t, true) as usize), true),
+                Source::Neighbour => own = selftest::combine(own, *shared.add(selftest::partner(t, false) as usize), false),
             }
             thread::sync_threads();
         }
@@ -205,10 +174,7 @@ pub unsafe fn selftest_count(values: *const u32, counts: *mut u64) {
         shared::atomic_add_u32(bins.add(selftest::bin(*values.add(i as usize))), 1);
         thread::sync_threads();
         if (t as usize) < BINS {
-            atomic_fetch_add_relaxed_u64_device(
-                counts.add(t as usize),
-                *bins.add(t as usize) as u64,
-            );
+            atomic_fetch_add_relaxed_u64_device(counts.add(t as usize), *bins.add(t as usize) as u64);
         }
     }
 }

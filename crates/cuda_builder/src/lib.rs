@@ -243,7 +243,18 @@ impl CudaBuilder {
             .env("RUSTC", &self.toolchain.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags().join("\x1f"))
-            .args(["rustc", "--release", "--lib", "--verbose", "-Zbuild-std=core", "--target", TARGET, "--target-dir"])
+            .args([
+                "rustc",
+                "--release",
+                "--lib",
+                "--crate-type",
+                "cdylib",
+                "--verbose",
+                "-Zbuild-std=core",
+                "--target",
+                TARGET,
+                "--target-dir",
+            ])
             .arg(target_dir);
         if self.locked {
             command.arg("--locked");

@@ -102,7 +102,7 @@ fn write_crates(folder: &Path, kernels: &str) -> PathBuf {
     put("numerics/src/lib.rs", NUMERICS);
     put(
         "kernels/Cargo.toml",
-        "[package]\nname = \"kernels\"\nedition = \"2024\"\n[workspace]\n[lib]\ncrate-type = [\"cdylib\"]\n\
+        "[package]\nname = \"kernels\"\nedition = \"2024\"\n[workspace]\n\
          [dependencies]\ncuda_std = { path = \"../crates/cuda_std\" }\nnumerics = { path = \"../numerics\" }\n\
          [profile.release]\nlto = \"fat\"\ncodegen-units = 1\npanic = \"abort\"\nopt-level = 3\n",
     );

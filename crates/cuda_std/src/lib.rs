@@ -27,13 +27,9 @@ pub mod prelude {
 }
 
 /// Where every function of this crate ends on a target that is not a GPU.
-///
-/// # Panics
-///
-/// Always.
-#[doc(hidden)]
+#[cfg(not(target_arch = "nvptx64"))]
 #[cold]
-pub fn only_on_device() -> ! {
+fn only_on_device() -> ! {
     panic!("cuda_std works in a kernel on the device only")
 }
 

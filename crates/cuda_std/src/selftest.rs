@@ -35,16 +35,8 @@ pub fn narrow_stores(singles: &[f32], doubles: &[f64], i: usize) -> NarrowStores
     let mirror = singles[block + BLOCK - 1 - i % BLOCK];
     NarrowStores {
         out32: rounded_bits_f64(doubles[i], 1.0) as u32,
-        out16: [
-            rounded_bits_f32(singles[i], 1.0) as u16,
-            rounded_bits_f32(mirror, 5.0) as u16,
-            rounded_bits_f64(doubles[i], 3.0) as u16,
-        ],
-        out8: [
-            rounded_bits_f32(singles[i], 3.0) as u8,
-            rounded_bits_f32(mirror, 7.0) as u8,
-            rounded_bits_f64(doubles[i], 5.0) as u8,
-        ],
+        out16: [rounded_bits_f32(singles[i], 1.0) as u16, rounded_bits_f32(mirror, 5.0) as u16, rounded_bits_f64(doubles[i], 3.0) as u16],
+        out8: [rounded_bits_f32(singles[i], 3.0) as u8, rounded_bits_f32(mirror, 7.0) as u8, rounded_bits_f64(doubles[i], 5.0) as u8],
     }
 }
 
@@ -91,8 +83,7 @@ pub const WARP_RESULTS: usize = 12;
 /// What the lane `lane` of a warp with these values gets from votes, shuffles and reductions, in the order of the kernel.
 pub fn warp(values: &[u32; WARP], lane: usize) -> [u32; WARP_RESULTS] {
     let mix = |i: usize| mix(values[i]);
-    let ballot =
-        |p: &dyn Fn(u32) -> bool| (0..WARP).fold(0u32, |mask, i| mask | (p(values[i]) as u32) << i);
+    let ballot = |p: &dyn Fn(u32) -> bool| (0..WARP).fold(0u32, |mask, i| mask | (p(values[i]) as u32) << i);
     let odd = ballot(&|v| v & 1 == 1);
     let section = lane & !15;
     let reduce = |f: &dyn Fn(u32, u32) -> u32| values.iter().copied().reduce(f).unwrap_or_default();
@@ -102,16 +93,8 @@ pub fn warp(values: &[u32; WARP], lane: usize) -> [u32; WARP_RESULTS] {
         values.iter().all(|v| v & 1 == 1) as u32,
         values.iter().any(|v| v & 1 == 1) as u32,
         values[(lane * 7 + 3) % WARP],
-        if lane >= 3 {
-            values[lane - 3]
-        } else {
-            values[lane]
-        },
-        if lane + 5 < WARP {
-            values[lane + 5]
-        } else {
-            values[lane]
-        },
+        if lane >= 3 { values[lane - 3] } else { values[lane] },
+        if lane + 5 < WARP { values[lane + 5] } else { values[lane] },
         values[lane ^ 9],
         // A 64-bit shuffle within sections of 16 lanes.
         mix(section + (lane + 15) % 16) as u32 ^ (mix(section + (lane + 15) % 16) >> 32) as u32,
@@ -150,31 +133,19 @@ pub fn exchange(values: &mut [u32; BLOCK]) {
 /// Whether a thread takes its mirror image's value in a round.
 #[inline(always)]
 pub fn takes_mirror(thread: u32, value: u32, round: u32) -> bool {
-    if round & 1 == 0 {
-        (thread as usize) < EDGE
-    } else {
-        value & 8 != 0
-    }
+    if round & 1 == 0 { (thread as usize) < EDGE } else { value & 8 != 0 }
 }
 
 /// From which thread a thread takes a value.
 #[inline(always)]
 pub fn partner(thread: u32, mirrored: bool) -> u32 {
-    if mirrored {
-        BLOCK as u32 - 1 - thread
-    } else {
-        (thread + 1) % BLOCK as u32
-    }
+    if mirrored { BLOCK as u32 - 1 - thread } else { (thread + 1) % BLOCK as u32 }
 }
 
 /// What a thread makes of its own value and another's.
 #[inline(always)]
 pub fn combine(own: u32, other: u32, mirrored: bool) -> u32 {
-    if mirrored {
-        own.rotate_left(5) ^ other
-    } else {
-        own.wrapping_mul(0x9E37_79B1).wrapping_add(other)
-    }
+    if mirrored { own.rotate_left(5) ^ other } else { own.wrapping_mul(0x9E37_79B1).wrapping_add(other) }
 }
 
 /// Shared counters of the kernel that counts.

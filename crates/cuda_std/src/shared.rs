@@ -11,14 +11,16 @@ use crate::raw;
 /// thread's read.
 #[inline(always)]
 pub fn dynamic_shared_mem<T>() -> *mut T {
-    const {
-        assert!(
-            align_of::<T>() <= 16,
-            "dynamic shared memory is aligned to 16 bytes"
-        )
-    };
+    const { assert!(align_of::<T>() <= 16, "dynamic shared memory is aligned to 16 bytes") };
     // SAFETY: returns an address, which has no preconditions.
     unsafe { raw::__cuda_std_dynamic_shared_mem().cast() }
+}
+
+/// What [`shared_array!`](crate::shared_array) is on a target that is not a GPU: a panic, of a type that lets the code after it compile.
+#[doc(hidden)]
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn no_array<T>() -> *mut T {
+    crate::only_on_device()
 }
 
 macro_rules! shared_atomics {

@@ -45,9 +45,7 @@ special_registers! {
 /// The thread's index in the grid where block and grid are 1-D. It wraps beyond 2^32 threads.
 #[inline(always)]
 pub fn index_1d() -> u32 {
-    block_idx_x()
-        .wrapping_mul(block_dim_x())
-        .wrapping_add(thread_idx_x())
+    block_idx_x().wrapping_mul(block_dim_x()).wrapping_add(thread_idx_x())
 }
 
 /// Waits until all threads of the block are here; what they wrote to shared and global memory before is then visible to all of them.

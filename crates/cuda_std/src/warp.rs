@@ -119,12 +119,8 @@ impl WarpShuffleValue for u64 {
     #[inline(always)]
     unsafe fn shuffle(mode: WarpShuffleMode, mask: u32, value: Self, x: u32, clamp: u32) -> Self {
         // SAFETY: passed on to the caller.
-        let (low, high) = unsafe {
-            (
-                u32::shuffle(mode, mask, value as u32, x, clamp),
-                u32::shuffle(mode, mask, (value >> 32) as u32, x, clamp),
-            )
-        };
+        let (low, high) =
+            unsafe { (u32::shuffle(mode, mask, value as u32, x, clamp), u32::shuffle(mode, mask, (value >> 32) as u32, x, clamp)) };
         low as u64 | (high as u64) << 32
     }
 }
@@ -162,17 +158,9 @@ const fn clamp(width: u32, last: u32) -> u32 {
 ///
 /// As for [`sync_warp`]; `width` is a power of two up to 32. The value of a lane outside `mask` is not specified.
 #[inline(always)]
-pub unsafe fn warp_shuffle_idx<T: WarpShuffleValue>(
-    mask: u32,
-    value: T,
-    idx: u32,
-    width: u32,
-) -> (T, bool) {
+pub unsafe fn warp_shuffle_idx<T: WarpShuffleValue>(mask: u32, value: T, idx: u32, width: u32) -> (T, bool) {
     // SAFETY: passed on to the caller.
-    (
-        unsafe { T::shuffle(WarpShuffleMode::Idx, mask, value, idx, clamp(width, 31)) },
-        true,
-    )
+    (unsafe { T::shuffle(WarpShuffleMode::Idx, mask, value, idx, clamp(width, 31)) }, true)
 }
 
 /// The value of the lane `delta` below, and whether it lies in the own section of `width` lanes; where not, the own value.
@@ -181,12 +169,7 @@ pub unsafe fn warp_shuffle_idx<T: WarpShuffleValue>(
 ///
 /// As for [`warp_shuffle_idx`].
 #[inline(always)]
-pub unsafe fn warp_shuffle_up<T: WarpShuffleValue>(
-    mask: u32,
-    value: T,
-    delta: u32,
-    width: u32,
-) -> (T, bool) {
+pub unsafe fn warp_shuffle_up<T: WarpShuffleValue>(mask: u32, value: T, delta: u32, width: u32) -> (T, bool) {
     // SAFETY: passed on to the caller.
     let value = unsafe { T::shuffle(WarpShuffleMode::Up, mask, value, delta, clamp(width, 0)) };
     (value, lane_id() & (width - 1) >= delta)
@@ -198,12 +181,7 @@ pub unsafe fn warp_shuffle_up<T: WarpShuffleValue>(
 ///
 /// As for [`warp_shuffle_idx`].
 #[inline(always)]
-pub unsafe fn warp_shuffle_down<T: WarpShuffleValue>(
-    mask: u32,
-    value: T,
-    delta: u32,
-    width: u32,
-) -> (T, bool) {
+pub unsafe fn warp_shuffle_down<T: WarpShuffleValue>(mask: u32, value: T, delta: u32, width: u32) -> (T, bool) {
     // SAFETY: passed on to the caller.
     let value = unsafe { T::shuffle(WarpShuffleMode::Down, mask, value, delta, clamp(width, 31)) };
     (value, (lane_id() & (width - 1)) + delta < width)
@@ -216,12 +194,7 @@ pub unsafe fn warp_shuffle_down<T: WarpShuffleValue>(
 ///
 /// As for [`warp_shuffle_idx`].
 #[inline(always)]
-pub unsafe fn warp_shuffle_xor<T: WarpShuffleValue>(
-    mask: u32,
-    value: T,
-    lanes: u32,
-    width: u32,
-) -> (T, bool) {
+pub unsafe fn warp_shuffle_xor<T: WarpShuffleValue>(mask: u32, value: T, lanes: u32, width: u32) -> (T, bool) {
     // SAFETY: passed on to the caller.
     let value = unsafe { T::shuffle(WarpShuffleMode::Xor, mask, value, lanes, clamp(width, 31)) };
     let lane = lane_id();

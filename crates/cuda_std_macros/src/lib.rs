@@ -17,9 +17,7 @@ use syn::{Expr, Ident, ItemFn, ReturnType, Token, Type, parse_macro_input};
 pub fn kernel(bounds: TokenStream, item: TokenStream) -> TokenStream {
     let bounds = parse_macro_input!(bounds as Bounds);
     let function = parse_macro_input!(item as ItemFn);
-    expand_kernel(bounds, function)
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    expand_kernel(bounds, function).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// A static array in shared memory: `shared_array![T; N]` yields a `*mut T` to `N` uninitialised values, the same in all threads of a block.
@@ -48,8 +46,7 @@ pub fn shared_array(input: TokenStream) -> TokenStream {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             let _: (usize, usize) = (BYTES, ALIGN);
-            let array: *mut #element = ::cuda_std::only_on_device();
-            array
+            ::cuda_std::shared::no_array::<#element>()
         }
     }}
     .into()
@@ -73,27 +70,18 @@ impl Parse for Bounds {
                 "max_threads" => &mut bounds.max_threads,
                 "min_blocks" => &mut bounds.min_blocks,
                 _ => {
-                    return Err(syn::Error::new(
-                        name.span(),
-                        "expected `max_threads` or `min_blocks`",
-                    ));
+                    return Err(syn::Error::new(name.span(), "expected `max_threads` or `min_blocks`"));
                 }
             };
             if slot.replace(value).is_some() {
-                return Err(syn::Error::new(
-                    name.span(),
-                    format!("`{name}` is given twice"),
-                ));
+                return Err(syn::Error::new(name.span(), format!("`{name}` is given twice")));
             }
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
         if let (Some(min_blocks), None) = (&bounds.min_blocks, &bounds.max_threads) {
-            return Err(syn::Error::new_spanned(
-                min_blocks,
-                "`min_blocks` needs `max_threads`: the compiler ignores it alone",
-            ));
+            return Err(syn::Error::new_spanned(min_blocks, "`min_blocks` needs `max_threads`: the compiler ignores it alone"));
         }
         Ok(bounds)
     }
@@ -120,22 +108,13 @@ impl Parse for SharedArray {
 fn expand_kernel(bounds: Bounds, function: ItemFn) -> syn::Result<Tokens> {
     let signature = &function.sig;
     if signature.unsafety.is_none() {
-        return Err(syn::Error::new_spanned(
-            signature.fn_token,
-            "a kernel is an `unsafe fn`: the launch cannot check its arguments",
-        ));
+        return Err(syn::Error::new_spanned(signature.fn_token, "a kernel is an `unsafe fn`: the launch cannot check its arguments"));
     }
     if let Some(abi) = &signature.abi {
-        return Err(syn::Error::new_spanned(
-            abi,
-            "a kernel gets its calling convention from `#[kernel]`",
-        ));
+        return Err(syn::Error::new_spanned(abi, "a kernel gets its calling convention from `#[kernel]`"));
     }
     if !signature.generics.params.is_empty() {
-        return Err(syn::Error::new_spanned(
-            &signature.generics,
-            "a kernel cannot be generic: its name is that of its PTX entry",
-        ));
+        return Err(syn::Error::new_spanned(&signature.generics, "a kernel cannot be generic: its name is that of its PTX entry"));
     }
     if let ReturnType::Type(_, ty) = &signature.output {
         return Err(syn::Error::new_spanned(ty, "a kernel returns nothing"));
@@ -145,9 +124,7 @@ fn expand_kernel(bounds: Bounds, function: ItemFn) -> syn::Result<Tokens> {
     on_device.sig.abi = Some(syn::parse_quote!(extern "ptx-kernel"));
     let mark = bounds.max_threads.map(|max_threads| {
         let mark = format_ident!("__cuda_std_bounds_{name}");
-        let min_blocks = bounds
-            .min_blocks
-            .map_or_else(|| quote!(0), |blocks| quote!(#blocks));
+        let min_blocks = bounds.min_blocks.map_or_else(|| quote!(0), |blocks| quote!(#blocks));
         quote! {
             #[cfg(target_arch = "nvptx64")]
             #[doc(hidden)]
@@ -173,9 +150,7 @@ mod tests {
     fn expand(bounds: Tokens, function: Tokens) -> Result<String, String> {
         let bounds = syn::parse2(bounds).map_err(|e| e.to_string())?;
         let function = syn::parse2(function).map_err(|e| e.to_string())?;
-        expand_kernel(bounds, function)
-            .map(|t| t.to_string())
-            .map_err(|e| e.to_string())
+        expand_kernel(bounds, function).map(|t| t.to_string()).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -189,10 +164,7 @@ mod tests {
         .unwrap();
         assert!(code.contains("extern \"ptx-kernel\" fn scale"), "{code}");
         assert!(code.contains("unsafe (no_mangle)"), "{code}");
-        assert!(
-            code.contains("static __cuda_std_bounds_scale : [u32 ; 2] = [4 * 32 , 3]"),
-            "{code}"
-        );
+        assert!(code.contains("static __cuda_std_bounds_scale : [u32 ; 2] = [4 * 32 , 3]"), "{code}");
     }
 
     #[test]
