@@ -63,6 +63,8 @@ pub trait Real:
     const MAX: Self;
     /// Coefficients of at least this many steps are not coded: rounding by [`Real::round_to_symbol`] is exact below.
     const SYMBOL_LIMIT: Self;
+    /// Values of the coarsest array of more than this many steps are not coded: differences of two symbols fit [`Real::Symbol`].
+    const COARSEST_LIMIT: f64;
 
     /// self * b + c, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
@@ -95,13 +97,14 @@ mod device {
 }
 
 macro_rules! real {
-    ($real:ident, $bits:ident, $symbol:ident, $device_fma:ident, $magic:expr, $limit:expr) => {
+    ($real:ident, $bits:ident, $symbol:ident, $device_fma:ident, $magic:expr, $limit:expr, $coarsest:expr) => {
         impl Real for $real {
             type Symbol = $symbol;
             const ZERO: Self = 0.0;
             const HALF: Self = 0.5;
             const MAX: Self = $real::MAX;
             const SYMBOL_LIMIT: Self = $limit;
+            const COARSEST_LIMIT: f64 = $coarsest;
 
             #[inline(always)]
             fn fma(self, b: Self, c: Self) -> Self {
@@ -161,8 +164,8 @@ macro_rules! real {
     };
 }
 
-real!(f32, u32, i32, __cuda_std_fma_f32, 12_582_912.0, 4_194_304.0); // 1.5 * 2^23, 2^22
-real!(f64, u64, i64, __cuda_std_fma_f64, 6_755_399_441_055_744.0, 1_125_899_906_842_624.0); // 1.5 * 2^52, 2^50
+real!(f32, u32, i32, __cuda_std_fma_f32, 12_582_912.0, 4_194_304.0, 1_073_741_824.0); // 1.5 * 2^23, 2^22, 2^30
+real!(f64, u64, i64, __cuda_std_fma_f64, 6_755_399_441_055_744.0, 1_125_899_906_842_624.0, 1_125_899_906_842_624.0); // 1.5 * 2^52, 2^50, 2^50
 
 #[cfg(test)]
 mod tests {

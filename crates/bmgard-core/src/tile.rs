@@ -164,6 +164,21 @@ impl<T: Real> Quantiser<T> {
         (symbol, rounded * self.step)
     }
 
+    /// The symbol of a value of the coarsest array, computed in f64: those values are not differences, and may be many more steps than
+    /// an f32's mantissa holds. What is not below [`Real::COARSEST_LIMIT`] steps is 0.
+    #[inline(always)]
+    pub fn quantise_coarsest(&self, value: T) -> T::Symbol {
+        let steps = value.to_f64() * (1.0 / self.step.to_f64());
+        let (symbol, _) = if Real::abs(steps) < T::COARSEST_LIMIT { steps.round_to_symbol() } else { (0, 0.0) };
+        T::Symbol::from_i64(symbol)
+    }
+
+    /// The value of a symbol of the coarsest array: k * step in f64, rounded to the field's type.
+    #[inline(always)]
+    pub fn coarsest_value(&self, symbol: T::Symbol) -> T {
+        T::from_f64(symbol.to_i64() as f64 * self.step.to_f64())
+    }
+
     /// The value of a symbol.
     #[inline(always)]
     pub fn value(&self, symbol: T::Symbol) -> T {

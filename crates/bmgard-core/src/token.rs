@@ -4,7 +4,14 @@
 //! highest); its token is 1 + 2c + (1 if negative), followed by the low e - 1 bits of m as they are. So 1, 2 and 3 have tokens of their
 //! own, and every further octave has two classes.
 
-/// More tokens than any symbol has: magnitudes are below 2^52.
+/// Symbols in a group: the coded symbols of a segment, in order, make groups; the last may be shorter.
+pub const GROUP: usize = 8;
+
+/// The token that stands for a whole group of zeros. It is coded in the context of the group's first symbol, and lifts the floor of one
+/// bit a value that Huffman codes have.
+pub const ZERO_GROUP: u32 = 207;
+
+/// One more than the last token: those of magnitudes below 2^52, and [`ZERO_GROUP`].
 pub const TOKENS: usize = 208;
 
 /// The token of a value, and how many of the low bits of its magnitude follow.
@@ -30,7 +37,7 @@ pub const fn extra_bits(token: u32) -> u32 {
     class.saturating_sub(1) >> 1
 }
 
-/// The value of a token below [`TOKENS`] and its raw bits.
+/// The value of a token below [`ZERO_GROUP`] and its raw bits.
 #[inline(always)]
 #[must_use]
 pub const fn value(token: u32, raw: u64) -> i64 {
@@ -63,7 +70,7 @@ mod tests {
         }
         for v in values.into_iter().filter(|v| v.unsigned_abs() < 1 << 52) {
             let (t, extra) = token(v);
-            assert!((t as usize) < TOKENS, "{v}");
+            assert!(t < ZERO_GROUP, "{v}");
             assert_eq!(extra, extra_bits(t), "{v}");
             let raw = v.unsigned_abs() & ((1 << extra) - 1);
             assert_eq!(value(t, raw), v);

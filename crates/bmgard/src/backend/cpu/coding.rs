@@ -1,7 +1,7 @@
 //! Symbols to bits and back: segments of a level in parallel, each a bit string of its own.
 
 use bmgard_core::tile::{Geometry, TILE};
-use bmgard_core::token::{TOKENS, extra_bits, token, value};
+use bmgard_core::token::{GROUP, TOKENS, ZERO_GROUP, extra_bits, token, value};
 use bmgard_core::{Symbol, axis};
 use rayon::prelude::*;
 
@@ -14,7 +14,7 @@ use crate::plan::{CLASSES, Level, LevelKind};
 use crate::{Error, Result};
 
 /// Segments that one task works on.
-const GROUP: usize = 32;
+const TASK: usize = 32;
 
 /// Calls `f(place, class)` for every place of a segment that is coded, in order.
 #[inline(always)]
@@ -77,14 +77,47 @@ fn visit_nodes(level: &Level, segment: usize, mut f: impl FnMut(usize, usize)) {
     }
 }
 
-/// How often each token occurs in each of the level's contexts.
+/// Calls `f(class, token, extra bits, magnitude)` for every token of a segment, in order.
+#[inline(always)]
+fn tokens<S: Symbol>(symbols: &[S], level: &Level, d: usize, mask: Option<&Mask>, segment: usize, mut f: impl FnMut(usize, u32, u32, u64)) {
+    let mut group = [(0i64, 0usize); GROUP];
+    let mut filled = 0;
+    let mut any = 0;
+    let mut flush = |group: &[(i64, usize)], any: i64| {
+        if any == 0 {
+            f(group[0].1, ZERO_GROUP, 0, 0);
+        } else {
+            for &(symbol, class) in group {
+                let (token, extra) = token(symbol);
+                f(class, token, extra, symbol.unsigned_abs());
+            }
+        }
+    };
+    visit(level, d, mask, segment, |place, class| {
+        let symbol = symbols[place].to_i64();
+        group[filled] = (symbol, class);
+        any |= symbol;
+        filled += 1;
+        if filled == GROUP {
+            flush(&group, any);
+            (filled, any) = (0, 0);
+        }
+    });
+    if filled > 0 {
+        flush(&group[..filled], any);
+    }
+}
+
+/// How often each token occurs in each of the level's contexts; segments without a nonzero symbol do not count.
 pub(super) fn histograms<S: Symbol>(symbols: &[S], level: &Level, d: usize, mask: Option<&Mask>) -> [Histogram; CLASSES] {
-    (0..level.segments().div_ceil(GROUP))
+    (0..level.segments().div_ceil(TASK))
         .into_par_iter()
-        .map(|group| {
+        .map(|task| {
             let mut counts = [[0; TOKENS]; CLASSES];
-            for segment in group * GROUP..((group + 1) * GROUP).min(level.segments()) {
-                visit(level, d, mask, segment, |place, class| counts[class][token(symbols[place].to_i64()).0 as usize] += 1);
+            for segment in task * TASK..((task + 1) * TASK).min(level.segments()) {
+                if !is_zero(symbols, level, segment) {
+                    tokens(symbols, level, d, mask, segment, |class, token, _, _| counts[class][token as usize] += 1);
+                }
             }
             counts
         })
@@ -97,27 +130,28 @@ pub(super) fn histograms<S: Symbol>(symbols: &[S], level: &Level, d: usize, mask
         )
 }
 
-/// Codes a level. A segment whose coded symbols are all 0 has no bytes.
+fn is_zero<S: Symbol>(symbols: &[S], level: &Level, segment: usize) -> bool {
+    symbols[segment * level.segment..((segment + 1) * level.segment).min(level.places)].iter().all(|&k| k == S::default())
+}
+
+/// Codes a level. A segment whose symbols are all 0 has no bytes.
 pub(super) fn encode<S: Symbol>(symbols: &[S], level: &Level, d: usize, mask: Option<&Mask>, books: &[Codebook]) -> Stream {
-    let groups: Vec<(Vec<u16>, Vec<u8>)> = (0..level.segments().div_ceil(GROUP))
+    let tasks: Vec<(Vec<u16>, Vec<u8>)> = (0..level.segments().div_ceil(TASK))
         .into_par_iter()
-        .map(|group| {
+        .map(|task| {
             let mut writer = BitWriter::default();
-            let mut lengths = Vec::with_capacity(GROUP);
-            for segment in group * GROUP..((group + 1) * GROUP).min(level.segments()) {
-                let places = segment * level.segment..((segment + 1) * level.segment).min(level.places);
+            let mut lengths = Vec::with_capacity(TASK);
+            for segment in task * TASK..((task + 1) * TASK).min(level.segments()) {
                 let before = writer.bytes().len();
-                if symbols[places].iter().any(|&k| k != S::default()) {
-                    visit(level, d, mask, segment, |place, class| {
-                        let symbol = symbols[place].to_i64();
-                        let (token, extra) = token(symbol);
+                if !is_zero(symbols, level, segment) {
+                    tokens(symbols, level, d, mask, segment, |class, token, extra, magnitude| {
                         let (code, length) = books[class].code(token as usize);
+                        let raw = magnitude & ((1 << extra) - 1);
                         if extra <= 40 {
-                            let raw = symbol.unsigned_abs() & ((1 << extra) - 1);
                             writer.put(code | raw << length, length + extra);
                         } else {
                             writer.put(code, length);
-                            writer.put(symbol.unsigned_abs() & ((1 << extra) - 1), extra);
+                            writer.put(raw, extra);
                         }
                     });
                     writer.align();
@@ -128,7 +162,7 @@ pub(super) fn encode<S: Symbol>(symbols: &[S], level: &Level, d: usize, mask: Op
         })
         .collect();
     let mut stream = Stream::default();
-    for (lengths, payload) in groups {
+    for (lengths, payload) in tasks {
         stream.lengths.extend(lengths);
         stream.payload.extend(payload);
     }
@@ -159,20 +193,30 @@ pub(super) fn decode<S: Symbol>(
     }
     let tables: Vec<Vec<u16>> = books.iter().map(Codebook::decode_table).collect();
     let mut symbols = vec![S::default(); level.places];
-    symbols.par_chunks_mut(GROUP * level.segment).enumerate().try_for_each(|(group, symbols)| {
-        let base = group * GROUP * level.segment;
-        for segment in group * GROUP..((group + 1) * GROUP).min(level.segments()) {
+    symbols.par_chunks_mut(TASK * level.segment).enumerate().try_for_each(|(task, symbols)| {
+        let base = task * TASK * level.segment;
+        for segment in task * TASK..((task + 1) * TASK).min(level.segments()) {
             let length = usize::from(lengths[segment]);
             if length == 0 {
                 continue;
             }
             let mut reader = BitReader::new(&payload[offsets[segment]..][..length]);
-            let mut known = true;
+            let (mut known, mut in_group, mut zeros) = (true, 0, false);
             visit(level, d, mask, segment, |place, class| {
+                let first = in_group == 0;
+                in_group = (in_group + 1) % GROUP;
+                if zeros && !first {
+                    return;
+                }
                 let bits = reader.peek();
                 let entry = tables[class][bits as usize & ((1 << MAX_LENGTH) - 1)];
                 let (token, length) = (u32::from(entry & 0xFF), u32::from(entry >> 8));
-                known &= length > 0;
+                zeros = token == ZERO_GROUP;
+                known &= length > 0 && (first || !zeros);
+                if zeros {
+                    reader.skip(length);
+                    return;
+                }
                 let extra = extra_bits(token);
                 let raw = if extra <= 40 {
                     reader.skip(length + extra);

@@ -10,7 +10,7 @@ use bmgard_core::{Real, Symbol};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
-use super::simd::with_simd;
+use super::simd::simd;
 use crate::plan::{Dims, Level};
 
 /// One dimension of the correction operator.
@@ -50,60 +50,58 @@ impl<T: Real> AxisOperator<T> {
         let first = bmgard_core::axis::fine_index(j as u64, self.n as u64) as usize;
         self.rows[j].iter().enumerate().filter(|&(_, &w)| w != T::ZERO).map(move |(k, &w)| (first + k - 2, w))
     }
+}
 
-    /// Along the slower dimension of a matrix: `n` rows in, `coarse` rows out.
-    fn apply_rows(&self, input: ArrayView2<'_, T>, mut output: ArrayViewMut2<'_, T>) {
-        with_simd(|| {
-            for j in 0..self.coarse {
-                for (term, (i, weight)) in self.terms(j).enumerate() {
-                    let (source, mut target) = (input.row(i), output.row_mut(j));
-                    let pairs = target.iter_mut().zip(source.iter());
-                    if term == 0 {
-                        pairs.for_each(|(t, &s)| *t = s * weight);
-                    } else {
-                        pairs.for_each(|(t, &s)| *t = s.fma(weight, *t));
-                    }
-                }
-                if j > 0 {
-                    let factor = -self.lower[j - 1];
-                    let (before, mut now) = output.multi_slice_mut((ndarray::s![j - 1, ..], ndarray::s![j, ..]));
-                    now.iter_mut().zip(before.iter()).for_each(|(n, &b)| *n = b.fma(factor, *n));
-                }
-            }
-            for j in (0..self.coarse).rev() {
-                let (inverse, factor) = (self.inverse[j], -self.lower[j]);
-                if j + 1 == self.coarse {
-                    output.row_mut(j).iter_mut().for_each(|v| *v = *v * inverse);
+simd! {
+    /// Applies the operator along the slower dimension of a matrix: `n` rows in, `coarse` rows out.
+    fn apply_rows<T: Real>(operator: &AxisOperator<T>, input: ArrayView2<'_, T>, output: &mut ArrayViewMut2<'_, T>) {
+        for j in 0..operator.coarse {
+            for (term, (i, weight)) in operator.terms(j).enumerate() {
+                let (source, mut target) = (input.row(i), output.row_mut(j));
+                let pairs = target.iter_mut().zip(source.iter());
+                if term == 0 {
+                    pairs.for_each(|(t, &s)| *t = s * weight);
                 } else {
-                    let (mut now, after) = output.multi_slice_mut((ndarray::s![j, ..], ndarray::s![j + 1, ..]));
-                    now.iter_mut().zip(after.iter()).for_each(|(n, &a)| *n = a.fma(factor, *n * inverse));
+                    pairs.for_each(|(t, &s)| *t = s.fma(weight, *t));
                 }
             }
-        });
+            if j > 0 {
+                let factor = -operator.lower[j - 1];
+                let (before, mut now) = output.multi_slice_mut((ndarray::s![j - 1, ..], ndarray::s![j, ..]));
+                now.iter_mut().zip(before.iter()).for_each(|(n, &b)| *n = b.fma(factor, *n));
+            }
+        }
+        for j in (0..operator.coarse).rev() {
+            let (inverse, factor) = (operator.inverse[j], -operator.lower[j]);
+            if j + 1 == operator.coarse {
+                output.row_mut(j).iter_mut().for_each(|v| *v = *v * inverse);
+            } else {
+                let (mut now, after) = output.multi_slice_mut((ndarray::s![j, ..], ndarray::s![j + 1, ..]));
+                now.iter_mut().zip(after.iter()).for_each(|(n, &a)| *n = a.fma(factor, *n * inverse));
+            }
+        }
     }
 
-    /// Along a contiguous line.
-    fn apply_line(&self, input: &[T], output: &mut [T]) {
-        with_simd(|| {
-            let mut before = T::ZERO;
-            for j in 0..self.coarse {
-                let mut sum = T::ZERO;
-                for (term, (i, weight)) in self.terms(j).enumerate() {
-                    sum = if term == 0 { input[i] * weight } else { input[i].fma(weight, sum) };
-                }
-                if j > 0 {
-                    sum = before.fma(-self.lower[j - 1], sum);
-                }
-                output[j] = sum;
-                before = sum;
+    /// Applies the operator along a contiguous line.
+    fn apply_line<T: Real>(operator: &AxisOperator<T>, input: &[T], output: &mut [T]) {
+        let mut before = T::ZERO;
+        for j in 0..operator.coarse {
+            let mut sum = T::ZERO;
+            for (term, (i, weight)) in operator.terms(j).enumerate() {
+                sum = if term == 0 { input[i] * weight } else { input[i].fma(weight, sum) };
             }
-            let mut after = T::ZERO;
-            for j in (0..self.coarse).rev() {
-                let scaled = output[j] * self.inverse[j];
-                after = if j + 1 == self.coarse { scaled } else { after.fma(-self.lower[j], scaled) };
-                output[j] = after;
+            if j > 0 {
+                sum = before.fma(-operator.lower[j - 1], sum);
             }
-        });
+            output[j] = sum;
+            before = sum;
+        }
+        let mut after = T::ZERO;
+        for j in (0..operator.coarse).rev() {
+            let scaled = output[j] * operator.inverse[j];
+            after = if j + 1 == operator.coarse { scaled } else { after.fma(-operator.lower[j], scaled) };
+            output[j] = after;
+        }
     }
 }
 
@@ -123,7 +121,7 @@ fn correction<T: Real>(details: Vec<T>, dims: Dims) -> Vec<T> {
         let mut next = vec![T::ZERO; outer * coarse * inner];
         next.par_chunks_mut(coarse * inner).zip(now.par_chunks(n * inner)).for_each(|(output, input)| {
             if inner == 1 {
-                operator.apply_line(input, output);
+                apply_line(&operator, input, output);
                 return;
             }
             // Both shapes hold by construction of the chunks.
@@ -136,7 +134,7 @@ fn correction<T: Real>(details: Vec<T>, dims: Dims) -> Vec<T> {
                 .axis_chunks_iter_mut(Axis(1), COLUMNS)
                 .into_par_iter()
                 .zip(input.axis_chunks_iter(Axis(1), COLUMNS))
-                .for_each(|(output, input)| operator.apply_rows(input, output));
+                .for_each(|(mut output, input)| apply_rows(&operator, input, &mut output));
         });
         dims[axis] = coarse;
         now = next;
@@ -178,6 +176,7 @@ fn parents(i: u64, n: u64) -> (usize, Option<usize>) {
 }
 
 /// Interpolates fine row (z, y) from the coarse array; `scratch` holds a coarse row.
+#[inline(always)]
 fn interpolate_row<T: Real>(coarse: &[T], level: &Level, z: u64, y: u64, scratch: &mut Vec<T>, out: &mut [T]) {
     let [_, ncy, ncx] = level.coarse.map(|n| n as usize);
     let row = |j: usize, k: usize| &coarse[(j * ncy + k) * ncx..][..ncx];
@@ -222,7 +221,7 @@ const ROWS: usize = 64;
 
 /// Forward: the symbols of all nodes (0 at coarse ones) and the corrected coarse array.
 pub(super) fn decompose<T: Real>(values: &[T], level: &Level, quantiser: &Quantiser<T>, open_loop: bool) -> (Vec<T::Symbol>, Vec<T>) {
-    let [_, ny, nx] = level.dims;
+    let nx = level.dims[2];
     let nodes = level.places;
     let mut coarse = restrict(values, level);
     let mut symbols = vec![T::Symbol::from_i64(0); nodes];
@@ -230,19 +229,7 @@ pub(super) fn decompose<T: Real>(values: &[T], level: &Level, quantiser: &Quanti
     let block = ROWS * nx as usize;
     symbols.par_chunks_mut(block).zip(details.par_chunks_mut(block)).zip(values.par_chunks(block)).enumerate().for_each(
         |(task, ((symbols, details), values))| {
-            with_simd(|| {
-                let mut scratch = Vec::new();
-                let rows = symbols.chunks_mut(nx as usize).zip(details.chunks_mut(nx as usize)).zip(values.chunks(nx as usize));
-                for (row, ((symbols, details), values)) in ((task * ROWS) as u64..).zip(rows) {
-                    interpolate_row(&coarse, level, row / ny, row % ny, &mut scratch, details);
-                    for ((symbol, detail), &value) in symbols.iter_mut().zip(details.iter_mut()).zip(values) {
-                        let coefficient = value - *detail;
-                        let quantised;
-                        (*symbol, quantised) = quantiser.quantise(coefficient);
-                        *detail = if open_loop { coefficient } else { quantised };
-                    }
-                }
-            });
+            decompose_rows(&coarse, level, quantiser, open_loop, (task * ROWS) as u64, symbols, details, values);
         },
     );
     let correction = correction(details, level.dims);
@@ -252,25 +239,54 @@ pub(super) fn decompose<T: Real>(values: &[T], level: &Level, quantiser: &Quanti
 
 /// Inverse: the array that [`decompose`] started from, as the decoder sees it.
 pub(super) fn recompose<T: Real>(symbols: &[T::Symbol], mut coarse: Vec<T>, level: &Level, quantiser: &Quantiser<T>) -> Vec<T> {
-    let [_, ny, nx] = level.dims;
+    let nx = level.dims[2];
     let details: Vec<T> = symbols.par_iter().with_min_len(1 << 14).map(|&k| quantiser.value(k)).collect();
     let correction = correction(details, level.dims);
     coarse.par_iter_mut().zip(&correction).with_min_len(1 << 14).for_each(|(c, &z)| *c = *c - z);
     let mut values = vec![T::ZERO; level.places];
     let block = ROWS * nx as usize;
     values.par_chunks_mut(block).zip(symbols.par_chunks(block)).enumerate().for_each(|(task, (values, symbols))| {
-        with_simd(|| {
-            let mut scratch = Vec::new();
-            let rows = values.chunks_mut(nx as usize).zip(symbols.chunks(nx as usize));
-            for (row, (values, symbols)) in ((task * ROWS) as u64..).zip(rows) {
-                interpolate_row(&coarse, level, row / ny, row % ny, &mut scratch, values);
-                for (value, &symbol) in values.iter_mut().zip(symbols) {
-                    *value = *value + quantiser.value(symbol);
-                }
-            }
-        });
+        recompose_rows(&coarse, level, quantiser, (task * ROWS) as u64, symbols, values);
     });
     values
+}
+
+simd! {
+    fn decompose_rows<T: Real>(
+        coarse: &[T],
+        level: &Level,
+        quantiser: &Quantiser<T>,
+        open_loop: bool,
+        first_row: u64,
+        symbols: &mut [T::Symbol],
+        details: &mut [T],
+        values: &[T],
+    ) {
+        let [_, ny, nx] = level.dims;
+        let mut scratch = Vec::new();
+        let rows = symbols.chunks_mut(nx as usize).zip(details.chunks_mut(nx as usize)).zip(values.chunks(nx as usize));
+        for (row, ((symbols, details), values)) in (first_row..).zip(rows) {
+            interpolate_row(coarse, level, row / ny, row % ny, &mut scratch, details);
+            for ((symbol, detail), &value) in symbols.iter_mut().zip(details.iter_mut()).zip(values) {
+                let coefficient = value - *detail;
+                let quantised;
+                (*symbol, quantised) = quantiser.quantise(coefficient);
+                *detail = if open_loop { coefficient } else { quantised };
+            }
+        }
+    }
+
+    fn recompose_rows<T: Real>(coarse: &[T], level: &Level, quantiser: &Quantiser<T>, first_row: u64, symbols: &[T::Symbol], values: &mut [T]) {
+        let [_, ny, nx] = level.dims;
+        let mut scratch = Vec::new();
+        let rows = values.chunks_mut(nx as usize).zip(symbols.chunks(nx as usize));
+        for (row, (values, symbols)) in (first_row..).zip(rows) {
+            interpolate_row(coarse, level, row / ny, row % ny, &mut scratch, values);
+            for (value, &symbol) in values.iter_mut().zip(symbols) {
+                *value = *value + quantiser.value(symbol);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -306,11 +322,11 @@ mod tests {
             let operator = AxisOperator::<f64>::new(n).unwrap();
             let input: Vec<f64> = (0..n).map(|i| ((i * i + 3 * i) % 17) as f64).collect();
             let mut out = vec![0.0; operator.coarse];
-            operator.apply_line(&input, &mut out);
+            apply_line(&operator, &input, &mut out);
             let mut rows = vec![0.0; operator.coarse];
             let view = |v: &[f64], rows: usize| ndarray::Array2::from_shape_vec((rows, 1), v.to_vec()).unwrap();
             let mut as_rows = view(&rows, operator.coarse);
-            operator.apply_rows(view(&input, n as usize).view(), as_rows.view_mut());
+            apply_rows(&operator, view(&input, n as usize).view(), &mut as_rows.view_mut());
             assert_eq!(as_rows.into_raw_vec_and_offset().0, out, "both ways to apply it agree to the bit");
             for j in 0..operator.coarse {
                 let (diagonal, off) = coarse_mass(j as u64, n);

@@ -6,7 +6,7 @@ use bmgard_core::tile::{
 use bmgard_core::{Real, Symbol};
 use rayon::prelude::*;
 
-use super::simd::with_simd;
+use super::simd::simd;
 use crate::backend::cpu::Mask;
 use crate::plan::{Dims, Level};
 
@@ -114,59 +114,12 @@ fn decompose_as<T: Real, const NZ: usize, const NY: usize>(
     quantiser: &Quantiser<T>,
     open_loop: bool,
 ) -> (Vec<T::Symbol>, Vec<T>) {
-    let details = Geometry::<NZ, NY>::DETAILS;
-    let dims = level.dims.map(|n| n as usize);
     let tasks = Tasks::new::<NZ, NY>(level);
     let mut symbols = vec![T::Symbol::from_i64(0); level.places];
     let mut coarse = vec![T::ZERO; level.coarse.iter().product::<u64>() as usize];
-    symbols.par_chunks_mut(tasks.tiles * details).zip(coarse.par_chunks_mut(tasks.coarse)).enumerate().for_each(
+    symbols.par_chunks_mut(tasks.tiles * Geometry::<NZ, NY>::DETAILS).zip(coarse.par_chunks_mut(tasks.coarse)).enumerate().for_each(
         |(task, (symbols, coarse))| {
-            with_simd(|| {
-                for (in_task, symbols) in symbols.chunks_exact_mut(details).enumerate() {
-                    let (origin, corner) = place::<NZ, NY>(task * tasks.tiles + in_task, level, in_task);
-                    let mut rows = [Row::default(); TILE * TILE];
-                    gather::<T, NZ, NY>(values, dims, origin, &mut rows);
-                    let live = Live::<NZ, NY>::new(dims, origin, mask);
-                    let mut along_x = [Row::default(); MAX_PAIRS];
-                    for (pair, row) in along_x.iter_mut().enumerate().take(Geometry::<NZ, NY>::PAIRS) {
-                        *row = rows[pair_row::<NZ, NY>(pair)].interpolated();
-                    }
-                    let store = |z: usize, y: usize, row: [T::Symbol; TILE]| {
-                        let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
-                        if Geometry::<NZ, NY>::is_coarse_row(z, y) {
-                            symbols[start..start + 3].copy_from_slice(&[row[1], row[3], row[5]]);
-                        } else {
-                            symbols[start..start + TILE].copy_from_slice(&row);
-                        }
-                    };
-                    let rows = &rows;
-                    let sums = match &live {
-                        Live::All => decompose_columns::<_, NZ, NY>(
-                            |z, y| rows[z * NY + y],
-                            &along_x,
-                            |_, _| [true; TILE],
-                            quantiser,
-                            open_loop,
-                            store,
-                        ),
-                        Live::Some(flags) => decompose_columns::<_, NZ, NY>(
-                            |z, y| rows[z * NY + y],
-                            &along_x,
-                            |z, y| flags[z * NY + y],
-                            quantiser,
-                            open_loop,
-                            store,
-                        ),
-                    };
-                    correct_rows::<T, NZ, NY>(&sums, |pair, correction| {
-                        let out = &mut coarse[corner + pair_offset::<NZ, NY>(pair, level.coarse)..][..COARSE];
-                        let row = &rows[pair_row::<NZ, NY>(pair)].0;
-                        for j in 0..COARSE {
-                            out[j] = row[COARSE_NODES[j]] + correction[j];
-                        }
-                    });
-                }
-            });
+            decompose_tiles::<T, NZ, NY>(values, level, mask, quantiser, open_loop, task * tasks.tiles, symbols, coarse);
         },
     );
     (symbols, coarse)
@@ -178,56 +131,125 @@ fn recompose_as<T: Real, const NZ: usize, const NY: usize>(
     level: &Level,
     quantiser: &Quantiser<T>,
 ) -> Vec<T> {
-    let details = Geometry::<NZ, NY>::DETAILS;
-    let dims = level.dims.map(|n| n as usize);
     let tasks = Tasks::new::<NZ, NY>(level);
-    let mut values = vec![T::ZERO; dims.iter().product()];
+    let mut values = vec![T::ZERO; level.dims.iter().product::<u64>() as usize];
     values
         .par_chunks_mut(tasks.fine)
-        .zip(symbols.par_chunks(tasks.tiles * details))
+        .zip(symbols.par_chunks(tasks.tiles * Geometry::<NZ, NY>::DETAILS))
         .zip(coarse.par_chunks(tasks.coarse))
         .enumerate()
         .for_each(|(task, ((values, symbols), coarse))| {
-            with_simd(|| {
-                for (in_task, symbols) in symbols.chunks_exact(details).enumerate() {
-                    let (origin, corner) = place::<NZ, NY>(task * tasks.tiles + in_task, level, in_task);
-                    let mut rows = [Row::default(); TILE * TILE];
-                    for (index, row) in rows.iter_mut().enumerate().take(Geometry::<NZ, NY>::ROWS) {
-                        let start = Geometry::<NZ, NY>::ROW_START[index] as usize;
-                        if Geometry::<NZ, NY>::is_coarse_row(index / NY, index % NY) {
-                            for (i, x) in [1, 3, 5].into_iter().enumerate() {
-                                row.0[x] = quantiser.value(symbols[start + i]);
-                            }
-                        } else {
-                            for (x, value) in row.0.iter_mut().enumerate() {
-                                *value = quantiser.value(symbols[start + x]);
-                            }
-                        }
-                    }
-                    let detail = |z: usize, y: usize| rows[z * NY + y];
-                    let sums = correct_columns::<_, NZ, NY>(detail);
-                    let mut along_x = [Row::default(); MAX_PAIRS];
-                    correct_rows::<T, NZ, NY>(&sums, |pair, correction| {
-                        let corrected = &coarse[corner + pair_offset::<NZ, NY>(pair, level.coarse)..][..COARSE];
-                        let mut row = Row::default();
-                        for j in 0..COARSE {
-                            row.0[COARSE_NODES[j]] = corrected[j] - correction[j];
-                        }
-                        along_x[pair] = row.interpolated();
-                    });
-                    // The task's values start at its own first plane, row or node.
-                    let first = task * tasks.fine;
-                    let inside = [0, 1, 2].map(|axis| (dims[axis] - origin[axis]).min(TILE));
-                    recompose_columns::<_, NZ, NY>(&along_x, detail, |z, y, row| {
-                        if z < inside[0] && y < inside[1] {
-                            let at = ((origin[0] + z) * dims[1] + origin[1] + y) * dims[2] + origin[2] - first;
-                            values[at..at + inside[2]].copy_from_slice(&row.0[..inside[2]]);
-                        }
-                    });
-                }
-            });
+            recompose_tiles::<T, NZ, NY>(symbols, coarse, level, quantiser, task * tasks.tiles, task * tasks.fine, values);
         });
     values
+}
+
+simd! {
+    fn decompose_tiles<T: Real, const NZ: usize, const NY: usize>(
+        values: &[T],
+        level: &Level,
+        mask: Option<&Mask>,
+        quantiser: &Quantiser<T>,
+        open_loop: bool,
+        first_tile: usize,
+        symbols: &mut [T::Symbol],
+        coarse: &mut [T],
+    ) {
+        let details = Geometry::<NZ, NY>::DETAILS;
+        let dims = level.dims.map(|n| n as usize);
+        for (in_task, symbols) in symbols.chunks_exact_mut(details).enumerate() {
+            let (origin, corner) = place::<NZ, NY>(first_tile + in_task, level, in_task);
+            let mut rows = [Row::default(); TILE * TILE];
+            gather::<T, NZ, NY>(values, dims, origin, &mut rows);
+            let live = Live::<NZ, NY>::new(dims, origin, mask);
+            let mut along_x = [Row::default(); MAX_PAIRS];
+            for (pair, row) in along_x.iter_mut().enumerate().take(Geometry::<NZ, NY>::PAIRS) {
+                *row = rows[pair_row::<NZ, NY>(pair)].interpolated();
+            }
+            let store = |z: usize, y: usize, row: [T::Symbol; TILE]| {
+                let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
+                if Geometry::<NZ, NY>::is_coarse_row(z, y) {
+                    symbols[start..start + 3].copy_from_slice(&[row[1], row[3], row[5]]);
+                } else {
+                    symbols[start..start + TILE].copy_from_slice(&row);
+                }
+            };
+            let rows = &rows;
+            let sums = match &live {
+                Live::All => decompose_columns::<_, NZ, NY>(
+                    |z, y| rows[z * NY + y],
+                    &along_x,
+                    |_, _| [true; TILE],
+                    quantiser,
+                    open_loop,
+                    store,
+                ),
+                Live::Some(flags) => decompose_columns::<_, NZ, NY>(
+                    |z, y| rows[z * NY + y],
+                    &along_x,
+                    |z, y| flags[z * NY + y],
+                    quantiser,
+                    open_loop,
+                    store,
+                ),
+            };
+            correct_rows::<T, NZ, NY>(&sums, |pair, correction| {
+                let out = &mut coarse[corner + pair_offset::<NZ, NY>(pair, level.coarse)..][..COARSE];
+                let row = &rows[pair_row::<NZ, NY>(pair)].0;
+                for j in 0..COARSE {
+                    out[j] = row[COARSE_NODES[j]] + correction[j];
+                }
+            });
+        }
+    }
+
+    /// `values` start at node `first_value` of the array, tiles at `first_tile`.
+    fn recompose_tiles<T: Real, const NZ: usize, const NY: usize>(
+        symbols: &[T::Symbol],
+        coarse: &[T],
+        level: &Level,
+        quantiser: &Quantiser<T>,
+        first_tile: usize,
+        first_value: usize,
+        values: &mut [T],
+    ) {
+        let details = Geometry::<NZ, NY>::DETAILS;
+        let dims = level.dims.map(|n| n as usize);
+        for (in_task, symbols) in symbols.chunks_exact(details).enumerate() {
+            let (origin, corner) = place::<NZ, NY>(first_tile + in_task, level, in_task);
+            let mut rows = [Row::default(); TILE * TILE];
+            for (index, row) in rows.iter_mut().enumerate().take(Geometry::<NZ, NY>::ROWS) {
+                let start = Geometry::<NZ, NY>::ROW_START[index] as usize;
+                if Geometry::<NZ, NY>::is_coarse_row(index / NY, index % NY) {
+                    for (i, x) in [1, 3, 5].into_iter().enumerate() {
+                        row.0[x] = quantiser.value(symbols[start + i]);
+                    }
+                } else {
+                    for (x, value) in row.0.iter_mut().enumerate() {
+                        *value = quantiser.value(symbols[start + x]);
+                    }
+                }
+            }
+            let detail = |z: usize, y: usize| rows[z * NY + y];
+            let sums = correct_columns::<_, NZ, NY>(detail);
+            let mut along_x = [Row::default(); MAX_PAIRS];
+            correct_rows::<T, NZ, NY>(&sums, |pair, correction| {
+                let corrected = &coarse[corner + pair_offset::<NZ, NY>(pair, level.coarse)..][..COARSE];
+                let mut row = Row::default();
+                for j in 0..COARSE {
+                    row.0[COARSE_NODES[j]] = corrected[j] - correction[j];
+                }
+                along_x[pair] = row.interpolated();
+            });
+            let inside = [0, 1, 2].map(|axis| (dims[axis] - origin[axis]).min(TILE));
+            recompose_columns::<_, NZ, NY>(&along_x, detail, |z, y, row| {
+                if z < inside[0] && y < inside[1] {
+                    let at = ((origin[0] + z) * dims[1] + origin[1] + y) * dims[2] + origin[2] - first_value;
+                    values[at..at + inside[2]].copy_from_slice(&row.0[..inside[2]]);
+                }
+            });
+        }
+    }
 }
 
 /// A tile's rows; beyond the array the last plane, row and node repeat.

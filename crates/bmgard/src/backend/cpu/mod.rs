@@ -144,7 +144,7 @@ fn difference<T: Real>(values: &[T], level: &Level, quantiser: &Quantiser<T>) ->
     symbols.par_chunks_mut(level.segment).zip(values.par_chunks(level.segment)).with_min_len(16).for_each(|(symbols, values)| {
         let mut before = 0;
         for (symbol, &value) in symbols.iter_mut().zip(values) {
-            let now = quantiser.quantise(value).0.to_i64();
+            let now = quantiser.quantise_coarsest(value).to_i64();
             *symbol = T::Symbol::from_i64(now - before);
             before = now;
         }
@@ -160,7 +160,7 @@ fn accumulate<T: Real>(symbols: &[T::Symbol], level: &Level, quantiser: &Quantis
         for (value, symbol) in values.iter_mut().zip(symbols) {
             // Damaged archives may overflow; what they decode to does not matter.
             sum = sum.wrapping_add(symbol.to_i64());
-            *value = quantiser.value(T::Symbol::from_i64(sum));
+            *value = quantiser.coarsest_value(T::Symbol::from_i64(sum));
         }
     });
     values
