@@ -1,0 +1,454 @@
+//! Flags and arguments.
+
+use std::path::PathBuf;
+
+use bmgard::{BackendChoice, DType, ErrorBound, ErrorBudget, Mode, Shape};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+
+use crate::failure::{Failure, Kind, Outcome};
+use crate::fields::Kind as FieldKind;
+
+/// Error-bounded lossy compression of scientific fields.
+///
+/// Every finite value comes back within the bound that you state; NaN, infinities and fill values come back bit for bit.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bmgard",
+    bin_name = "bmgard",
+    version,
+    propagate_version = true,
+    after_help = EXAMPLES,
+    after_long_help = EXIT_CODES
+)]
+pub struct Cli {
+    /// Use this many threads of the CPU instead of all; the result does not depend on it
+    #[arg(long, global = true, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<usize>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  bmgard compress density_512x512x512.f32 density.bmg --rel-range 1e-3
+  bmgard decompress density.bmg density.npy
+  bmgard compare density_512x512x512.f32 density.npy --rel-range 1e-3";
+
+const EXIT_CODES: &str = "\
+Examples:
+  bmgard compress density_512x512x512.f32 density.bmg --rel-range 1e-3
+  bmgard decompress density.bmg density.npy
+  bmgard compare density_512x512x512.f32 density.npy --rel-range 1e-3
+
+Files:
+  Fields are raw little-endian values in C order, or NumPy's .npy; shape and type are read off names such as
+  FIELD_100x500x500.f32 (slowest dimension first), off .npy files, or given by --shape and --dtype.
+  '-' is standard input or standard output.
+
+Exit codes:
+  0  done
+  1  the bound is broken, or another check failed
+  2  flags, shape, type or bound make no sense, alone or with the file
+  3  a file is missing, unreadable, damaged, or not what it should be
+  4  the device, or writing, failed
+  5  the output exists (add --overwrite)
+
+With --json, numbers that are not finite are null.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Compress a field into an archive
+    Compress(CompressArgs),
+    /// Decompress an archive into a raw or .npy file
+    Decompress(DecompressArgs),
+    /// Show what an archive holds, without decompressing it
+    Inspect(InspectArgs),
+    /// Compare a decoded field with its original
+    Compare(CompareArgs),
+    /// Generate a test field
+    Gen(GenArgs),
+    /// List the CUDA devices
+    Devices(DevicesArgs),
+    /// Measure the speed of compression and decompression
+    Bench(BenchArgs),
+}
+
+/// How raw values are to be read.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LayoutArgs {
+    /// Shape, slowest dimension first; read off names such as FIELD_100x500x500.f32 and off .npy files
+    #[arg(long, value_name = "NZxNYxNX")]
+    pub shape: Option<Shape>,
+    /// Type of the values, f32 or f64; read off the extensions .f32, .f64, .d64 and off .npy files
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<DType>,
+}
+
+/// The error bound; one of the three.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(id = "bound", multiple = false)]
+pub struct BoundArgs {
+    /// Absolute error bound, in the unit of the data
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub abs: Option<f64>,
+    /// Error bound relative to the largest magnitude max |u|
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub rel: Option<f64>,
+    /// Error bound relative to the range max - min
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub rel_range: Option<f64>,
+}
+
+impl BoundArgs {
+    /// The bound, if one was given, checked.
+    pub fn get(self) -> Outcome<Option<ErrorBound>> {
+        let bound = self
+            .abs
+            .map(ErrorBound::Absolute)
+            .or(self.rel.map(ErrorBound::RelativeToMax))
+            .or(self.rel_range.map(ErrorBound::RelativeToRange));
+        if let Some(bound) = bound {
+            bound.validate()?;
+        }
+        Ok(bound)
+    }
+
+    /// The bound where clap has seen to it that there is one.
+    pub fn required(self) -> Outcome<ErrorBound> {
+        self.get()?.ok_or_else(|| Failure::new(Kind::Usage, "give one of --abs, --rel and --rel-range"))
+    }
+}
+
+/// Everything that shapes an archive, besides the bound.
+#[derive(Clone, Debug, Args)]
+pub struct EncodingArgs {
+    /// Combination of transform and coder
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeArg>,
+    /// Number L of local (in-cache block) levels; default: the mode's, or as many of them as fit
+    #[arg(long, value_name = "L")]
+    pub local_levels: Option<u32>,
+    /// Number M of global levels; default: the mode's, or as many of them as fit
+    #[arg(long, value_name = "M")]
+    pub global_levels: Option<u32>,
+    /// How the bound is spread over the levels; each is verified value by value
+    #[arg(long, value_enum, default_value = "tight")]
+    pub error_budget: BudgetArg,
+    /// Value that marks missing data: kept bit for bit, ignored where relative bounds are resolved
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub fill: Option<f64>,
+    /// Most raw bytes in a chunk, with K, M or G for 2^10, 2^20 or 2^30; the archive depends on it [default: 2G]
+    #[arg(long, value_name = "N", value_parser = parse_bytes)]
+    pub chunk_bytes: Option<u64>,
+    /// Where to work; the archive does not depend on it
+    #[arg(long, value_enum, default_value = "auto")]
+    pub backend: BackendArg,
+}
+
+impl EncodingArgs {
+    /// The library's configuration.
+    pub fn config(&self, bound: ErrorBound) -> Outcome<bmgard::Config> {
+        let defaults = bmgard::Config::new(bound);
+        Ok(bmgard::Config {
+            mode: self.mode.map_or(Ok(defaults.mode), ModeArg::get)?,
+            local_levels: self.local_levels,
+            global_levels: self.global_levels,
+            error_budget: self.error_budget.into(),
+            fill: self.fill,
+            backend: self.backend.into(),
+            max_chunk_bytes: self.chunk_bytes.unwrap_or(defaults.max_chunk_bytes),
+            ..defaults
+        })
+    }
+}
+
+/// Arguments of `compress`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("required bound").required(true).args(["abs", "rel", "rel_range"]))]
+#[command(after_help = "\
+Examples:
+  bmgard compress T_30x192x288.f32 T.bmg --rel-range 1e-4
+  bmgard compress sst.npy sst.bmg --abs 0.01 --fill -1e10 --json
+  produce | bmgard compress - out.bmg --shape 100x500x500 --dtype f64 --rel 1e-6")]
+pub struct CompressArgs {
+    /// Field to compress: raw values or .npy; '-' for standard input
+    pub input: PathBuf,
+    /// Archive to write; '-' for standard output
+    pub output: PathBuf,
+    /// Shape and type.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+    /// The bound.
+    #[command(flatten)]
+    pub bound: BoundArgs,
+    /// The settings.
+    #[command(flatten)]
+    pub encoding: EncodingArgs,
+    /// Skip decoding what was written and comparing it with the input
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Replace an existing output
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `decompress`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  bmgard decompress T.bmg T_30x192x288.f32
+  bmgard decompress T.bmg T.npy --overwrite
+  bmgard decompress T.bmg - | consume")]
+pub struct DecompressArgs {
+    /// Archive to read; '-' for standard input
+    pub input: PathBuf,
+    /// Field to write, as .npy where the name ends so, else raw little-endian values; '-' for standard output
+    pub output: PathBuf,
+    /// Where to work; the values do not depend on it
+    #[arg(long, value_enum, default_value = "auto")]
+    pub backend: BackendArg,
+    /// Replace an existing output
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  bmgard inspect T.bmg --json")]
+pub struct InspectArgs {
+    /// Archive to read; '-' for standard input
+    pub archive: PathBuf,
+    /// Print everything as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Strict: a value keeps the bound where |x - x'| <= bound, computed in f64 from the stored values; NaN, infinities and fill values
+must come back bit for bit. Relative bounds are resolved on the original's valid values. Without a bound it only reports.
+
+Examples:
+  bmgard compare T_30x192x288.f32 T.npy --rel-range 1e-4
+  bmgard compare sst_10x384x320.f32 sst.out --abs 0.01 --fill -1e10")]
+pub struct CompareArgs {
+    /// The original field
+    pub original: PathBuf,
+    /// The decoded field; shape and type are the original's where neither its name nor its format tells
+    pub decoded: PathBuf,
+    /// Shape and type.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+    /// The bound.
+    #[command(flatten)]
+    pub bound: BoundArgs,
+    /// Value that marks missing data in the original
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub fill: Option<f64>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `gen`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The values depend on kind, shape, type and seed only.
+
+Examples:
+  bmgard gen turbulence turb_512x512x512.f32
+  bmgard gen fill sst.npy --shape 10x384x320 --dtype f32 --seed 7")]
+pub struct GenArgs {
+    /// What to generate
+    #[arg(value_enum)]
+    pub kind: FieldKind,
+    /// File to write, as .npy where the name ends so, else raw little-endian values; '-' for standard output
+    pub output: PathBuf,
+    /// Shape and type.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Replace an existing output
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `devices`.
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Print the list as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["input", "gen"]))]
+#[command(after_help = "\
+Everything runs in this process, from memory to memory: one warm-up, then --repeat runs; the median and the spread are shown.
+Speeds are GB/s of original data, GB = 1e9 bytes. The figures are reported, never judged.
+
+Examples:
+  bmgard bench T_30x192x288.f32 --rel-range 1e-3
+  bmgard bench --gen turbulence --shape 256x256x256 --dtype f32 --rel-range 1e-3 --repeat 9")]
+pub struct BenchArgs {
+    /// Field to measure on: raw values or .npy
+    pub input: Option<PathBuf>,
+    /// Generate a field of this kind instead; needs --shape and --dtype
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub r#gen: Option<FieldKind>,
+    /// Shape and type.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+    /// The bound.
+    #[command(flatten)]
+    pub bound: BoundArgs,
+    /// The settings.
+    #[command(flatten)]
+    pub encoding: EncodingArgs,
+    /// Seed of a generated field
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Number of measured runs
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Also measure SZ3 (absolute bound) and zfp (fixed accuracy) at the same bound, one thread each
+    #[cfg(feature = "rivals")]
+    #[arg(long)]
+    pub rivals: bool,
+    /// Print the figures as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Modes by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// Interpolation in closed tiles, Rice codes
+    Fast,
+    /// Interpolation with predictors chosen per tile, rANS
+    Ratio,
+    /// Interpolation, fixed-width codes
+    Turbo,
+    /// The BlockMGARD paper's: L2 projection, Huffman codes
+    Paper,
+}
+
+impl ModeArg {
+    fn get(self) -> Outcome<Mode> {
+        match self {
+            Self::Paper => Ok(Mode::Paper),
+            Self::Fast | Self::Ratio | Self::Turbo => {
+                let name = format!("{self:?}").to_lowercase();
+                Err(Failure::new(Kind::Usage, format!("--mode {name} is not available yet; --mode paper is")))
+            }
+        }
+    }
+}
+
+/// Error budgets by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BudgetArg {
+    /// Largest steps; the few values that break the bound are stored exactly
+    Tight,
+    /// Steps whose worst case keeps the bound
+    Rigorous,
+    /// MGARD's constants, for comparison
+    Mgard,
+}
+
+impl From<BudgetArg> for ErrorBudget {
+    fn from(budget: BudgetArg) -> Self {
+        match budget {
+            BudgetArg::Tight => Self::Tight,
+            BudgetArg::Rigorous => Self::Rigorous,
+            BudgetArg::Mgard => Self::Mgard,
+        }
+    }
+}
+
+/// Backends by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendArg {
+    /// The GPU where one answers, else the CPU
+    Auto,
+    /// The CPU
+    Cpu,
+    /// The first CUDA device, or a failure
+    Cuda,
+}
+
+impl From<BackendArg> for BackendChoice {
+    fn from(backend: BackendArg) -> Self {
+        match backend {
+            BackendArg::Auto => Self::Auto,
+            BackendArg::Cpu => Self::Cpu,
+            BackendArg::Cuda => Self::Cuda,
+        }
+    }
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=4096) => Ok(threads),
+        _ => Err("a whole number from 1 to 4096 is needed".into()),
+    }
+}
+
+/// Reads `64M` and the like.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number = number.parse::<u64>().map_err(|_| "a whole number is needed, with K, M or G for 2^10, 2^20 or 2^30".to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "more than 2^64 bytes".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn byte_counts_have_suffixes() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64k"), Ok(65536));
+        assert_eq!(parse_bytes("3M"), Ok(3 << 20));
+        assert_eq!(parse_bytes("2G"), Ok(1 << 31));
+        for bad in ["", "K", "-1", "1.5M", "1T", "18446744073709551615G", "1é"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn thread_counts() {
+        assert_eq!(parse_threads("2"), Ok(2));
+        assert!(parse_threads("0").is_err());
+        assert!(parse_threads("-1").is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! `bmgard inspect`
+
+use bmgard::ArchiveInfo;
+
+use crate::args::InspectArgs;
+use crate::failure::{Failure, Outcome};
+use crate::input::Bytes;
+use crate::report::{self, Channel, Rows};
+
+/// The most chunks that people are shown; `--json` has them all.
+const SHOWN_CHUNKS: usize = 32;
+
+/// Runs the command.
+pub fn run(args: &InspectArgs) -> Outcome {
+    let archive = Bytes::open(&args.archive)?;
+    let info =
+        bmgard::inspect(&archive).map_err(|error| Failure::from(error).context(format!("cannot read {}", args.archive.display())))?;
+    if args.json {
+        return Channel::Stdout.json(&info);
+    }
+    head(&info).print(Channel::Stdout);
+    Channel::Stdout.text(&chunks(&info));
+    Ok(())
+}
+
+fn head(info: &ArchiveInfo) -> Rows {
+    let mut rows = Rows::default();
+    let ratio = info.original_bytes as f64 / info.compressed_bytes as f64;
+    let values = info.original_bytes / info.dtype.size() as u64;
+    let bits = 8.0 * info.compressed_bytes as f64 / values as f64;
+    rows.row("format version", info.format_version.to_string());
+    rows.row("field", format!("{} of {}, {}", report::dims(&info.shape), info.dtype, report::bytes(info.original_bytes)));
+    rows.row("archive", report::bytes(info.compressed_bytes));
+    rows.row("ratio", format!("{ratio:.3} ({bits:.4} bits a value)"));
+    rows.row("bound", report::bound(info.error_bound, info.abs_bound));
+    rows.row("method", format!("{} + {}, {} local and {} global levels", info.basis, info.coder, info.local_levels, info.global_levels));
+    rows.row("error budget", format!("{:?}", info.error_budget).to_lowercase());
+    if let Some(fill) = info.fill {
+        rows.row("fill value", format!("{fill:e}"));
+    }
+    rows.row("chunks", format!("{} of {}", info.chunks.len(), report::dims(&info.chunk_shape)));
+    rows
+}
+
+fn chunks(info: &ArchiveInfo) -> String {
+    let rows: Vec<Vec<String>> = info
+        .chunks
+        .iter()
+        .take(SHOWN_CHUNKS)
+        .enumerate()
+        .map(|(number, chunk)| {
+            let sections = chunk.sections.iter().map(|section| format!("{} {}", section.name, report::bytes(section.bytes)));
+            vec![
+                number.to_string(),
+                chunk.offset.to_string(),
+                chunk.bytes.to_string(),
+                chunk.kind.to_string(),
+                chunk.patched_values.to_string(),
+                sections.collect::<Vec<_>>().join(", "),
+            ]
+        })
+        .collect();
+    let mut text = "\n".to_string() + &report::table(&["chunk", "offset", "bytes", "kind", "patched", "sections"], &rows);
+    if info.chunks.len() > SHOWN_CHUNKS {
+        text += &format!("and {} more chunks (see --json)\n", info.chunks.len() - SHOWN_CHUNKS);
+    }
+    text
+}
