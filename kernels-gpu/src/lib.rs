@@ -6,4 +6,5 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod local;
 pub mod selftest;

@@ -8,6 +8,7 @@ mod ptxas;
 mod setup;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -48,8 +49,18 @@ enum Chore {
     },
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().chore {
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    match chore {
         Chore::BuildPtx { check: false } => ptx::build(),
         Chore::BuildPtx { check: true } => ptx::compare(),
         Chore::CheckPtx => ptxas::check(),

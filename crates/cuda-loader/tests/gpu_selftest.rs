@@ -12,7 +12,13 @@ use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 
-const PTX: &str = include_str!("../../../kernels-gpu/ptx/kernels.ptx");
+/// The committed PTX; `BMGARD_SELFTEST_PTX` names another file, such as one without the builder's passes, to see what the driver at hand makes of it.
+fn ptx() -> String {
+    match std::env::var_os("BMGARD_SELFTEST_PTX") {
+        Some(path) => std::fs::read_to_string(path).expect("BMGARD_SELFTEST_PTX names a file"),
+        None => include_str!("../../../kernels-gpu/ptx/kernels.ptx").to_owned(),
+    }
+}
 
 /// Elements that each test uses.
 const N: usize = 64 * BLOCK;
@@ -29,7 +35,7 @@ impl Gpu {
         let context = cuda_loader::driver_available().map_err(|e| e.to_string());
         match context.and_then(|()| cust::quick_init().map_err(|e| e.to_string())) {
             Ok(context) => Some(Gpu {
-                module: Module::from_ptx(PTX, &[]).expect("the driver takes the PTX"),
+                module: Module::from_ptx(ptx(), &[]).expect("the driver takes the PTX"),
                 stream: Stream::new(StreamFlags::NON_BLOCKING, None).unwrap(),
                 _context: context,
             }),

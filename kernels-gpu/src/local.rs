@@ -1,0 +1,355 @@
+//! Local levels of the projection basis: one kernel takes tiles apart and quantises them, one puts them together again.
+//!
+//! The numbers are [`bmgard_core::tile`]'s; here is how threads share them. A warp works on 4 tiles that are neighbours along x: lane
+//! 8 t + x holds the x column (all z and y) of tile t in registers, so that its loads and stores are whole lines. Neighbours along x are
+//! reached by shuffles, and the x dimension of the correction goes through shared memory: a row of 8 sums for each (z, y) pair of coarse
+//! rows and each tile, 100 rows to 32 lanes.
+
+use core::num::NonZeroU32;
+
+use bmgard_core::Real;
+use bmgard_core::tile::{
+    COARSE, COARSE_NODES, Geometry, Lanes, MAX_PAIRS, Quantiser, TILE, correct_columns, coarse_slot, decompose_columns, is_coarse, project,
+    recompose_columns,
+};
+use cuda_std::prelude::*;
+
+/// Threads of a block.
+pub const BLOCK: u32 = 128;
+/// Tiles of a warp.
+const TILES: u32 = 4;
+
+/// The array of a local level, and its place in memory.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct LocalLevel {
+    /// Nodes, slowest dimension first; fewer than 2^31 in all.
+    dims: [u32; 3],
+    /// Tiles.
+    tiles: [u32; 3],
+}
+
+/// A lane's place.
+struct Place {
+    /// The tile's index; beyond the last along x, its neighbour's.
+    tile: u32,
+    /// The lane's column within the tile, and whether its tile exists.
+    x: u32,
+    exists: bool,
+    /// Index of the column's first node per dimension.
+    origin: [u32; 3],
+    /// The tile's index per dimension.
+    at: [u32; 3],
+}
+
+/// Where the calling lane works; `None` for warps beyond the last.
+#[inline(always)]
+fn place(level: &LocalLevel) -> Option<Place> {
+    let (warp, lane) = (thread::index_1d() / 32, warp::lane_id());
+    let quads = level.tiles[2].div_ceil(TILES);
+    if warp >= quads * level.tiles[1] * level.tiles[0] {
+        return None;
+    }
+    // SAFETY: a level has at least one tile per dimension.
+    let (quads, rows) = unsafe { (NonZeroU32::new_unchecked(quads), NonZeroU32::new_unchecked(level.tiles[1])) };
+    let (row, quad) = (warp / quads, warp % quads);
+    let (tz, ty) = (row / rows, row % rows);
+    let tx = quad * TILES + lane / TILE as u32;
+    let x = lane % TILE as u32;
+    let exists = tx < level.tiles[2];
+    let tile = row * level.tiles[2] + tx;
+    Some(Place { tile, x, exists, origin: [tz * TILE as u32, ty * TILE as u32, tx * TILE as u32 + x], at: [tz, ty, tx] })
+}
+
+/// The nodes of a lane's column that are inside the array: bit z * 8 + y.
+#[inline(always)]
+fn inside(level: &LocalLevel, place: &Place) -> u64 {
+    let full = TILE as u32;
+    let (nz, ny) = ((level.dims[0] - place.origin[0]).min(full), (level.dims[1] - place.origin[1]).min(full));
+    if place.origin[2] >= level.dims[2] {
+        return 0;
+    }
+    if nz == full && ny == full {
+        return u64::MAX;
+    }
+    let row = (1u64 << ny) - 1;
+    let mut bits = 0;
+    let mut z = 0;
+    while z < nz {
+        bits |= row << (8 * z);
+        z += 1;
+    }
+    bits
+}
+
+/// The offset of pair (j, k) of coarse rows, at coarse column `slot`, in the coarse array.
+#[inline(always)]
+fn coarse_offset(level: &LocalLevel, place: &Place, j: usize, k: usize, slot: u32) -> u32 {
+    const C: u32 = COARSE as u32;
+    ((place.at[0] * C + j as u32) * (level.tiles[1] * C) + place.at[1] * C + k as u32) * (level.tiles[2] * C) + place.at[2] * C + slot
+}
+
+/// Runs the body with each of 0..5 as the constant $i: arrays that are indexed by it stay in registers.
+macro_rules! each5 {
+    (|$i:ident| $body:block) => {
+        each5!(@ $i, $body, 0 1 2 3 4)
+    };
+    (@ $i:ident, $body:block, $($k:literal)*) => {
+        $({
+            let $i: usize = $k;
+            $body
+        })*
+    };
+}
+
+macro_rules! each8 {
+    (|$i:ident| $body:block) => {
+        each5!(@ $i, $body, 0 1 2 3 4 5 6 7)
+    };
+}
+
+/// The x dimension of the correction. `sums`: the lane's, one for each pair of coarse rows. On return the warp's shared rows hold at
+/// [pair][lane] the correction of the lane's node if its column is coarse.
+///
+/// # Safety
+/// All lanes of the warp call it; `rows` points to the warp's own 25 x 32 values of shared memory.
+#[inline(always)]
+unsafe fn correct_rows<T: Real>(sums: &[T; MAX_PAIRS], rows: *mut T) {
+    let lane = warp::lane_id();
+    // SAFETY: pairs are below 25 and lanes below 32; each item is one lane's alone between the barriers.
+    unsafe {
+        each5!(|j| {
+            each5!(|k| {
+                *rows.add((j * COARSE + k) * 32 + lane as usize) = sums[j * COARSE + k];
+            });
+        });
+        warp::full::sync();
+        let mut item = lane;
+        while item < MAX_PAIRS as u32 * TILES {
+            let row = rows.add((item * TILE as u32) as usize);
+            let mut values = [T::ZERO; TILE];
+            each8!(|x| {
+                values[x] = *row.add(x);
+            });
+            let projected = project(&values);
+            each5!(|j| {
+                *row.add(COARSE_NODES[j]) = projected[j];
+            });
+            item += 32;
+        }
+        warp::full::sync();
+    }
+}
+
+/// Interpolates along x: columns 1, 3 and 5 of a tile from their neighbours.
+///
+/// # Safety
+/// All lanes of the warp call it.
+#[inline(always)]
+unsafe fn interpolate_x<T: Real + warp::WarpShuffleValue>(value: T, coarse_column: bool) -> T {
+    // SAFETY: all lanes of the warp are here.
+    let (left, right) = unsafe { (warp::full::shuffle_up(value, 1), warp::full::shuffle_down(value, 1)) };
+    if coarse_column { value } else { left.average(right) }
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn decompose<T: Real + warp::WarpShuffleValue>(
+    level: LocalLevel,
+    values: *const T,
+    mask: *const u32,
+    quantiser: Quantiser<T>,
+    open_loop: u32,
+    symbols: *mut T::Symbol,
+    coarse: *mut T,
+) {
+    let Some(place) = place(&level) else { return };
+    let rows = shared::dynamic_shared_mem::<T>();
+    // SAFETY: indices are clamped to the array; symbols and coarse nodes belong to the lane's tile, where it exists.
+    unsafe {
+        let rows = rows.add((thread::thread_idx_x() / 32) as usize * MAX_PAIRS * 32);
+        let column = place.origin[2].min(level.dims[2] - 1);
+        let mut lines = [0u32; TILE];
+        each8!(|y| {
+            lines[y] = (place.origin[1] + y as u32).min(level.dims[1] - 1) * level.dims[2] + column;
+        });
+        let plane = level.dims[1] * level.dims[2];
+        let mut nodes = [T::ZERO; TILE * TILE];
+        each8!(|z| {
+            let start = (place.origin[0] + z as u32).min(level.dims[0] - 1) * plane;
+            each8!(|y| {
+                nodes[z * TILE + y] = *values.add((start + lines[y]) as usize);
+            });
+        });
+
+        let mut live = if place.exists { inside(&level, &place) } else { 0 };
+        if !mask.is_null() && live != 0 {
+            let mut row = 0;
+            while row < 64 {
+                if live >> row & 1 == 1 {
+                    let node = (place.origin[0] + row / 8) * plane + (place.origin[1] + row % 8) * level.dims[2] + column;
+                    if *mask.add((node / 32) as usize) >> (node % 32) & 1 == 1 {
+                        live &= !(1 << row);
+                    }
+                }
+                row += 1;
+            }
+        }
+
+        let coarse_column = is_coarse(place.x as usize);
+        let mut along_x = [T::ZERO; MAX_PAIRS];
+        each5!(|j| {
+            each5!(|k| {
+                along_x[j * COARSE + k] = interpolate_x(nodes[COARSE_NODES[j] * TILE + COARSE_NODES[k]], coarse_column);
+            });
+        });
+
+        let symbols = symbols.add((place.tile * Geometry::<8, 8>::DETAILS as u32) as usize);
+        let sums = decompose_columns::<T, 8, 8>(
+            |z, y| nodes[z * TILE + y],
+            &along_x,
+            |z, y| live >> (z * 8 + y) & 1 == 1,
+            &quantiser,
+            open_loop != 0,
+            |z, y, symbol| {
+                let start = Geometry::<8, 8>::ROW_START[z * 8 + y] as u32;
+                if Geometry::<8, 8>::is_coarse_row(z, y) {
+                    if place.exists && !coarse_column {
+                        *symbols.add((start + place.x / 2) as usize) = symbol;
+                    }
+                } else if place.exists {
+                    *symbols.add((start + place.x) as usize) = symbol;
+                }
+            },
+        );
+        correct_rows(&sums, rows);
+
+        if place.exists && coarse_column {
+            let slot = coarse_slot(place.x as usize) as u32;
+            each5!(|j| {
+                each5!(|k| {
+                    let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
+                    *coarse.add(coarse_offset(&level, &place, j, k, slot) as usize) = nodes[COARSE_NODES[j] * TILE + COARSE_NODES[k]] + correction;
+                });
+            });
+        }
+    }
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn recompose<T: Real + warp::WarpShuffleValue>(
+    level: LocalLevel,
+    symbols: *const T::Symbol,
+    coarse: *const T,
+    quantiser: Quantiser<T>,
+    values: *mut T,
+) {
+    let Some(place) = place(&level) else { return };
+    let rows = shared::dynamic_shared_mem::<T>();
+    // SAFETY: symbols and coarse nodes belong to the lane's tile, where it exists, else to the last one of its row; values are written
+    // inside the array only.
+    unsafe {
+        let rows = rows.add((thread::thread_idx_x() / 32) as usize * MAX_PAIRS * 32);
+        let coarse_column = is_coarse(place.x as usize);
+        let last = place.tile - place.at[2] + place.at[2].min(level.tiles[2] - 1);
+        let symbols = symbols.add((last * Geometry::<8, 8>::DETAILS as u32) as usize);
+        let mut details = [T::ZERO; TILE * TILE];
+        each8!(|z| {
+            each8!(|y| {
+                let start = Geometry::<8, 8>::ROW_START[z * 8 + y] as u32;
+                if Geometry::<8, 8>::is_coarse_row(z, y) {
+                    if !coarse_column {
+                        details[z * TILE + y] = quantiser.value(*symbols.add((start + place.x / 2) as usize));
+                    }
+                } else {
+                    details[z * TILE + y] = quantiser.value(*symbols.add((start + place.x) as usize));
+                }
+            });
+        });
+        let sums = correct_columns::<T, 8, 8>(|z, y| details[z * TILE + y]);
+        correct_rows(&sums, rows);
+
+        let slot = coarse_slot(place.x as usize) as u32;
+        let tile = Place { at: [place.at[0], place.at[1], place.at[2].min(level.tiles[2] - 1)], ..place };
+        let mut along_x = [T::ZERO; MAX_PAIRS];
+        each5!(|j| {
+            each5!(|k| {
+                let mut value = T::ZERO;
+                if coarse_column {
+                    let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
+                    value = *coarse.add(coarse_offset(&level, &tile, j, k, slot) as usize) - correction;
+                }
+                along_x[j * COARSE + k] = interpolate_x(value, coarse_column);
+            });
+        });
+
+        let inside = if place.exists { inside(&level, &place) } else { 0 };
+        let plane = level.dims[1] * level.dims[2];
+        let corner = place.origin[0] * plane + place.origin[1] * level.dims[2] + place.origin[2];
+        recompose_columns::<T, 8, 8>(
+            &along_x,
+            |z, y| details[z * TILE + y],
+            |z, y, value| {
+                if inside >> (z * 8 + y) & 1 == 1 {
+                    *values.add((corner + z as u32 * plane + y as u32 * level.dims[2]) as usize) = value;
+                }
+            },
+        );
+    }
+}
+
+macro_rules! kernels {
+    ($real:ident, $decompose:ident, $recompose:ident) => {
+        /// Forward local level in three dimensions: detail coefficients, quantised, and the corrected coarse array.
+        ///
+        /// `mask` has a bit for each node (32 a word, lowest first), set where the coefficient is not coded, or is null. Symbols are
+        /// tile-major, 387 a tile; the coarse array has 5 nodes for each tile and dimension. `open_loop` != 0: the correction is of the
+        /// exact coefficients.
+        ///
+        /// Grid: ceil(tiles_z * tiles_y * ceil(tiles_x / 4) / 4) blocks; block: 128 threads. Shared memory: 25 x 32 values a warp, dynamic.
+        ///
+        /// # Safety
+        ///
+        /// `values` points to the array's nodes, fewer than 2^31; `mask` to ceil(nodes / 32) words or nowhere; `symbols` to 387 a tile and
+        /// `coarse` to 125 a tile, fewer than 2^31 each.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $decompose(
+            level: LocalLevel,
+            values: *const $real,
+            mask: *const u32,
+            step: $real,
+            inverse: $real,
+            open_loop: u32,
+            symbols: *mut <$real as Real>::Symbol,
+            coarse: *mut $real,
+        ) {
+            // SAFETY: the caller's.
+            unsafe { decompose(level, values, mask, Quantiser { step, inverse }, open_loop, symbols, coarse) }
+        }
+
+        /// Inverse local level in three dimensions: the array from symbols and the corrected coarse array.
+        ///
+        /// Grid, block and shared memory as the forward kernel's.
+        ///
+        /// # Safety
+        ///
+        /// As the forward kernel's.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $recompose(
+            level: LocalLevel,
+            symbols: *const <$real as Real>::Symbol,
+            coarse: *const $real,
+            step: $real,
+            values: *mut $real,
+        ) {
+            // SAFETY: the caller's.
+            unsafe { recompose(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
+        }
+    };
+}
+
+kernels!(f32, decompose_local_3d_f32, recompose_local_3d_f32);
+kernels!(f64, decompose_local_3d_f64, recompose_local_3d_f64);
