@@ -22,7 +22,7 @@ use crate::fields::Kind as FieldKind;
 )]
 pub struct Cli {
     /// Use this many threads of the CPU instead of all; the result does not depend on it
-    #[arg(long, global = true, value_name = "N", value_parser = parse_threads)]
+    #[arg(long, global = true, value_name = "N", value_parser = parse_threads, display_order = 900)]
     pub threads: Option<usize>,
     /// What to do.
     #[command(subcommand)]
@@ -124,7 +124,7 @@ impl BoundArgs {
 /// Everything that shapes an archive, besides the bound.
 #[derive(Clone, Debug, Args)]
 pub struct EncodingArgs {
-    /// Combination of transform and coder
+    /// Combination of transform and coder [default: paper]
     #[arg(long, value_enum)]
     pub mode: Option<ModeArg>,
     /// Number L of local (in-cache block) levels; default: the mode's, or as many of them as fit
@@ -340,11 +340,11 @@ pub struct BenchArgs {
 /// Modes by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
-    /// Interpolation in closed tiles, Rice codes
+    /// Interpolation in closed tiles, Rice codes (not available yet)
     Fast,
-    /// Interpolation with predictors chosen per tile, rANS
+    /// Interpolation with predictors chosen per tile, rANS (not available yet)
     Ratio,
-    /// Interpolation, fixed-width codes
+    /// Interpolation, fixed-width codes (not available yet)
     Turbo,
     /// The BlockMGARD paper's: L2 projection, Huffman codes
     Paper,

@@ -100,7 +100,10 @@ impl Report {
         }
         let mut rows = Rows::default();
         rows.row("field", format!("{} of {}", report::dims(&self.shape), self.dtype));
-        rows.row("valid values", format!("{} of {}, from {:e} to {:e}", self.values - self.exact_values, self.values, self.min, self.max));
+        rows.row(
+            "valid values",
+            format!("{} of {}, from {:.6e} to {:.6e}", self.values - self.exact_values, self.values, self.min, self.max),
+        );
         rows.row("worst error", format!("{:.6e} at {}", self.max_abs_error, report::tuple(&self.worst_position)));
         rows.row("PSNR", report::psnr(self.psnr));
         rows.row("NRMSE", format!("{:.6e}", self.nrmse));

@@ -69,7 +69,7 @@ impl Report {
         let size = report::bytes(self.original_bytes);
         rows.row("field", format!("{}, {} of {}, {size}, seed {}", self.kind, report::dims(&self.shape), self.dtype, self.seed));
         rows.row("output", &self.output);
-        rows.row("valid values", format!("from {:e} to {:e}", self.min, self.max));
+        rows.row("valid values", format!("from {:.6e} to {:.6e}", self.min, self.max));
         if let Some(fill) = &self.fill {
             rows.row("fill value", format!("--fill {fill} ({} values)", self.exact_values));
         }

@@ -19,7 +19,7 @@ pub fn run(args: &InspectArgs) -> Outcome {
         return Channel::Stdout.json(&info);
     }
     head(&info).print(Channel::Stdout);
-    Channel::Stdout.text(&chunks(&info));
+    Channel::Stdout.text(&format!("\n{}\n{}", chunks(&info), sections(&info)));
     Ok(())
 }
 
@@ -49,20 +49,35 @@ fn chunks(info: &ArchiveInfo) -> String {
         .take(SHOWN_CHUNKS)
         .enumerate()
         .map(|(number, chunk)| {
-            let sections = chunk.sections.iter().map(|section| format!("{} {}", section.name, report::bytes(section.bytes)));
+            let steps = chunk.steps.iter().map(|step| format!("{step:.3e}"));
             vec![
                 number.to_string(),
                 chunk.offset.to_string(),
-                chunk.bytes.to_string(),
+                report::dims(&chunk.shape),
                 chunk.kind.to_string(),
+                chunk.bytes.to_string(),
                 chunk.patched_values.to_string(),
-                sections.collect::<Vec<_>>().join(", "),
+                steps.collect::<Vec<_>>().join(" "),
             ]
         })
         .collect();
-    let mut text = "\n".to_string() + &report::table(&["chunk", "offset", "bytes", "kind", "patched", "sections"], &rows);
+    let mut text = report::table(&["chunk", "offset", "shape", "kind", "bytes", "patched", "steps, finest level first"], &rows);
     if info.chunks.len() > SHOWN_CHUNKS {
         text += &format!("and {} more chunks (see --json)\n", info.chunks.len() - SHOWN_CHUNKS);
     }
     text
+}
+
+/// What the bytes are spent on, over all chunks, in the order of the archive.
+fn sections(info: &ArchiveInfo) -> String {
+    let mut totals: Vec<(&str, u64)> = Vec::new();
+    for section in info.chunks.iter().flat_map(|chunk| &chunk.sections) {
+        match totals.iter_mut().find(|(name, _)| *name == section.name) {
+            Some((_, bytes)) => *bytes += section.bytes,
+            None => totals.push((&section.name, section.bytes)),
+        }
+    }
+    let share = |bytes: u64| format!("{:.2} %", 100.0 * bytes as f64 / info.compressed_bytes as f64);
+    let rows: Vec<Vec<String>> = totals.iter().map(|&(name, bytes)| vec![name.to_string(), bytes.to_string(), share(bytes)]).collect();
+    report::table(&["section", "bytes", "share"], &rows)
 }
