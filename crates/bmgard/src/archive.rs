@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::plan::{ChunkGrid, Levels, MAX_LEVELS};
+use crate::plan::{ChunkGrid, ChunkPlan, Dims, Levels, MAX_LEVELS, count, dimensions};
 use crate::{DType, Error, ErrorBound, ErrorBudget, Result, Shape};
 
 /// What every archive starts with.
@@ -325,8 +325,8 @@ impl<'a> Chunk<'a> {
         out
     }
 
-    /// Reads a chunk and checks its checksums.
-    pub(crate) fn read(bytes: &'a [u8], header_crc: u32) -> Result<Self> {
+    /// Cuts a chunk into its parts and checks its header's checksum. Those of the sections, in order, are for the caller to check.
+    fn cut(bytes: &'a [u8], header_crc: u32) -> Result<(Self, Vec<u32>)> {
         let mut fields = Fields(bytes);
         let what = "a chunk's header";
         let kind = match fields.u8(what)? {
@@ -342,20 +342,56 @@ impl<'a> Chunk<'a> {
         let mut entries = Fields(fields.bytes(u64::from(section_count) * SECTION_ENTRY as u64, what)?);
         check(header_crc, &bytes[..bytes.len() - fields.0.len()], what)?;
         let mut sections: Vec<(SectionId, Cow<'a, [u8]>)> = Vec::new();
+        let mut checksums = Vec::new();
         while !entries.0.is_empty() {
             let id = SectionId::from_code(entries.u32(what)?).ok_or_else(|| Error::Corrupt("a section of an unknown kind".into()))?;
             if sections.last().is_some_and(|(before, _)| *before >= id) {
                 return Err(Error::Corrupt("a chunk's sections are not in order".into()));
             }
-            let (crc, length) = (entries.u32(what)?, entries.u64(what)?);
-            let section = fields.bytes(length, &id.name())?;
-            check(crc, section, &id.name())?;
-            sections.push((id, section.into()));
+            checksums.push(entries.u32(what)?);
+            let length = entries.u64(what)?;
+            sections.push((id, fields.bytes(length, &id.name())?.into()));
         }
         if !fields.0.is_empty() {
             return Err(Error::Corrupt("a chunk is longer than its sections".into()));
         }
-        Ok(Self { kind, levels, steps, sections })
+        Ok((Self { kind, levels, steps, sections }, checksums))
+    }
+
+    /// Checks that the chunk's parts belong to its kind and have the sizes that its values, `value_size` bytes each, ask for. What passes
+    /// is worth the memory for them: unless it is constant, there is a byte for at most 1024 of them.
+    fn check_sizes(&self, dims: Dims, d: usize, value_size: usize) -> Result<()> {
+        let corrupt = |what: &str| Err(Error::Corrupt(what.into()));
+        let coded = self.kind == ChunkKind::Coded;
+        let levels = if coded { self.levels.clamped(dims, d) } else { Levels { local: 0, global: 0 } };
+        if self.levels != levels || self.steps.len() != if coded { levels.total() + 1 } else { 0 } {
+            return corrupt("a chunk's levels do not fit its shape");
+        }
+        let size = |id| self.section(id).len();
+        let belongs = |id| match (self.kind, id) {
+            (ChunkKind::Raw, SectionId::Raw) | (ChunkKind::Constant, SectionId::Constant) => true,
+            (ChunkKind::Raw, _) => false,
+            (_, SectionId::MaskRuns | SectionId::MaskValues) => true,
+            (ChunkKind::Coded, SectionId::PatchCounts | SectionId::PatchOffsets | SectionId::PatchValues | SectionId::Codebooks) => true,
+            (ChunkKind::Coded, SectionId::Lengths(level) | SectionId::Payload(level)) => usize::from(level) <= levels.total(),
+            _ => false,
+        };
+        if !self.sections.iter().all(|&(id, _)| belongs(id)) {
+            return corrupt("a chunk has a section that does not belong to its kind");
+        }
+        let both = |a, b| (size(a) == 0) == (size(b) == 0);
+        if !both(SectionId::MaskRuns, SectionId::MaskValues) || !both(SectionId::PatchCounts, SectionId::PatchOffsets) {
+            return corrupt("a chunk lacks a section");
+        }
+        let fits = match self.kind {
+            ChunkKind::Raw => size(SectionId::Raw) as u64 == count(dims) * value_size as u64,
+            ChunkKind::Constant => size(SectionId::Constant) == value_size,
+            ChunkKind::Coded => {
+                let plan = ChunkPlan::new(dims, d, levels);
+                (0..).zip(&plan.levels).all(|(index, level)| size(SectionId::Lengths(index)) as u64 == 2 * level.segments() as u64)
+            }
+        };
+        if fits { Ok(()) } else { corrupt("a chunk has another size than its values ask for") }
     }
 }
 
@@ -392,7 +428,10 @@ impl<'a> Archive<'a> {
         let mut entries = Fields(table);
         let mut chunks = Vec::with_capacity(count as usize);
         while !entries.0.is_empty() {
-            let (length, crc, _) = (entries.u64("the chunk table")?, entries.u32("the chunk table")?, entries.u32("the chunk table")?);
+            let (length, crc) = (entries.u64("the chunk table")?, entries.u32("the chunk table")?);
+            if entries.u32("the chunk table")? != 0 {
+                return Err(Error::Corrupt("the chunk table has unknown fields".into()));
+            }
             let bytes = rest.bytes(length, &format!("chunk {} of {count}", chunks.len()))?;
             chunks.push((offset as u64, bytes, crc));
             offset += bytes.len();
@@ -411,8 +450,27 @@ impl<'a> Archive<'a> {
         self.chunks[index].0
     }
 
-    pub(crate) fn chunk(&self, index: usize) -> Result<Chunk<'a>> {
+    /// A chunk, cut into parts that fit its shape; the checksums of its sections are not checked yet.
+    fn cut(&self, index: usize) -> Result<(Chunk<'a>, Vec<u32>)> {
         let (_, bytes, crc) = self.chunks[index];
-        Chunk::read(bytes, crc)
+        let (chunk, checksums) = Chunk::cut(bytes, crc)?;
+        let grid = &self.header.grid;
+        let (_, dims) = grid.chunk_box(index as u64);
+        chunk.check_sizes(dims, dimensions(grid.dims), self.header.dtype.size())?;
+        Ok((chunk, checksums))
+    }
+
+    /// Checks that all chunks have the bytes that their values ask for, before there is memory for those.
+    pub(crate) fn check_sizes(&self) -> Result<()> {
+        (0..self.len()).try_for_each(|index| self.cut(index).map(|_| ()))
+    }
+
+    /// A chunk whose parts fit its shape and have the right checksums.
+    pub(crate) fn chunk(&self, index: usize) -> Result<Chunk<'a>> {
+        let (chunk, checksums) = self.cut(index)?;
+        for ((id, bytes), crc) in chunk.sections.iter().zip(checksums) {
+            check(crc, bytes, &id.name())?;
+        }
+        Ok(chunk)
     }
 }

@@ -209,13 +209,14 @@ fn slice_box<'a, T: Value>(values: &'a [T], grid: &ChunkGrid, origin: Dims, dims
 /// [`Error::NotAnArchive`], [`Error::UnsupportedVersion`], [`Error::Corrupt`], [`Error::WrongType`], and [`Error::InvalidShape`] where
 /// the memory cannot be had.
 pub fn decompress<T: Value>(archive: &[u8]) -> Result<ArrayD<T>> {
-    let header = Archive::read(archive)?.header;
+    let parts = Archive::read(archive)?;
+    let header = &parts.header;
     check_type::<T>(header.dtype)?;
+    parts.check_sizes()?;
     let invalid = |reason: &str| Error::InvalidShape { shape: header.shape.to_string(), reason: reason.into() };
     let len = usize::try_from(header.shape.len()).map_err(|_| invalid("more values than this machine can address"))?;
-    let mut values = Vec::new();
-    values.try_reserve_exact(len).map_err(|_| invalid("there is not enough memory for its values"))?;
-    values.resize(len, T::ZERO);
+    let values = bytemuck::allocation::try_zeroed_vec(len);
+    let mut values = values.map_err(|()| invalid("there is not enough memory for its values"))?;
     decompress_into(archive, &mut values, BackendChoice::Auto, &mut |_| {})?;
     let dims: Vec<usize> = header.shape.dims().iter().map(|&n| n as usize).collect();
     ArrayD::from_shape_vec(IxDyn(&dims), values).map_err(|error| invalid(&error.to_string()))

@@ -34,16 +34,19 @@ impl Patches {
     pub(crate) fn apply<T: Value>(counts: &[u8], offsets: &[u8], values: &[u8], decoded: &mut [T]) -> Result<u64> {
         let corrupt = || Error::Corrupt("the patches contradict each other".into());
         let blocks = (decoded.len() as u64).div_ceil(BLOCK) as usize;
-        if counts.len() != blocks * 4 || offsets.len() % 2 != 0 || values.len() != offsets.len() / 2 * size_of::<T>() {
+        if counts.len() != blocks * 4 || !offsets.len().is_multiple_of(2) || values.len() != offsets.len() / 2 * size_of::<T>() {
             return Err(corrupt());
         }
         let mut patches = offsets.chunks_exact(2).zip(values.chunks_exact(size_of::<T>()));
         let mut total = 0u64;
         for (count, block) in counts.chunks_exact(4).zip(decoded.chunks_mut(BLOCK as usize)) {
             let count = u32::from_le_bytes([count[0], count[1], count[2], count[3]]);
+            let mut next = 0;
             for _ in 0..count {
                 let (offset, value) = patches.next().ok_or_else(corrupt)?;
-                let slot = block.get_mut(usize::from(u16::from_le_bytes([offset[0], offset[1]]))).ok_or_else(corrupt)?;
+                let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
+                let slot = block.get_mut(offset).filter(|_| offset >= next).ok_or_else(corrupt)?;
+                next = offset + 1;
                 *slot = bytemuck::pod_read_unaligned(value);
             }
             total += u64::from(count);

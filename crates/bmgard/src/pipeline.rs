@@ -123,27 +123,14 @@ fn background<T: Value>(statistics: &FieldStatistics<T>) -> T {
     statistics.min_max.map_or(T::ZERO, |(min, max)| min * T::HALF + max * T::HALF)
 }
 
-/// Decodes one chunk into its nodes in C order.
+/// Decodes one chunk, whose parts fit its shape ([`crate::archive::Archive::chunk`]), into its nodes in C order.
 pub(crate) fn decompress_chunk<T: Value, B: Backend<T>>(backend: &mut B, dims: Dims, d: usize, chunk: &Chunk<'_>) -> Result<Vec<T>> {
-    let corrupt = |what: &str| Error::Corrupt(what.into());
     let len = crate::plan::count(dims) as usize;
     let (runs, special_values) = (chunk.section(SectionId::MaskRuns), chunk.section(SectionId::MaskValues));
     let specials = if special_values.is_empty() { None } else { Some(Specials::<T>::read(len, runs, special_values)?) };
     let mut values = match chunk.kind {
-        ChunkKind::Raw => {
-            let raw = chunk.section(SectionId::Raw);
-            if raw.len() != len * size_of::<T>() {
-                return Err(corrupt("a raw chunk has another size than its values"));
-            }
-            bytemuck::pod_collect_to_vec(raw)
-        }
-        ChunkKind::Constant => {
-            let constant = chunk.section(SectionId::Constant);
-            if constant.len() != size_of::<T>() {
-                return Err(corrupt("a constant chunk has no value"));
-            }
-            vec![bytemuck::pod_read_unaligned(constant); len]
-        }
+        ChunkKind::Raw => bytemuck::pod_collect_to_vec(chunk.section(SectionId::Raw)),
+        ChunkKind::Constant => vec![bytemuck::pod_read_unaligned(chunk.section(SectionId::Constant)); len],
         ChunkKind::Coded => decode_chunk(backend, dims, d, chunk, specials.as_ref())?,
     };
     if let Some(specials) = specials {
@@ -160,9 +147,6 @@ fn decode_chunk<T: Value, B: Backend<T>>(
     specials: Option<&Specials<T>>,
 ) -> Result<Vec<T>> {
     let corrupt = |what: &str| Error::Corrupt(what.into());
-    if chunk.levels.clamped(dims, d) != chunk.levels || chunk.steps.len() != chunk.levels.total() + 1 {
-        return Err(corrupt("a chunk's levels do not fit its shape"));
-    }
     let plan = ChunkPlan::new(dims, d, chunk.levels);
     let quantisers: Vec<Quantiser<T>> =
         chunk.steps.iter().map(|&bits| Quantiser { step: T::from_bits_u64(bits), inverse: T::ZERO }).collect();

@@ -279,7 +279,7 @@ mod tests {
         ] {
             let grid = ChunkGrid::new(dims, limit);
             assert!(count(grid.chunk) <= limit, "{grid:?}");
-            assert!((0..3).all(|a| grid.chunk[a] == dims[a] || grid.chunk[a] % 8 == 0));
+            assert!((0..3).all(|a| grid.chunk[a] == dims[a] || grid.chunk[a].is_multiple_of(8)));
             if grid.len() < 100_000 {
                 let total: u64 = (0..grid.len()).map(|i| count(grid.chunk_box(i).1)).sum();
                 assert_eq!(total, count(dims));
