@@ -9,15 +9,30 @@ use core::num::NonZeroU32;
 
 use bmgard_core::Real;
 use bmgard_core::tile::{
-    COARSE, COARSE_NODES, Geometry, Lanes, MAX_PAIRS, Quantiser, TILE, correct_columns, coarse_slot, decompose_columns, is_coarse, project,
+    COARSE, COARSE_NODES, Geometry, Lanes, MAX_PAIRS, Quantiser, TILE, coarse_slot, correct_columns, decompose_columns, is_coarse, project,
     recompose_columns,
 };
 use cuda_std::prelude::*;
 
 /// Threads of a block.
 pub const BLOCK: u32 = 128;
+/// Warps of a block.
+const WARPS: usize = BLOCK as usize / 32;
 /// Tiles of a warp.
 const TILES: u32 = 4;
+/// Details of a tile.
+const DETAILS: u32 = Geometry::<8, 8>::DETAILS as u32;
+/// Values of a warp's shared rows.
+const ROWS: usize = MAX_PAIRS * 32;
+/// Words from one staged tile to the next: 8 more than a multiple of 32, so that a row of four tiles meets all banks.
+const STAGE_STRIDE: usize = 392;
+/// Words of a warp's staged symbols.
+const STAGED: usize = STAGE_STRIDE * TILES as usize;
+
+#[inline(always)]
+fn warp_in_block() -> usize {
+    (thread::thread_idx_x() / 32) as usize
+}
 
 /// The array of a local level, and its place in memory.
 #[derive(Clone, Copy)]
@@ -155,7 +170,7 @@ unsafe fn interpolate_x<T: Real + warp::WarpShuffleValue>(value: T, coarse_colum
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn decompose<T: Real + warp::WarpShuffleValue>(
+unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, const STAGE: bool>(
     level: LocalLevel,
     values: *const T,
     mask: *const u32,
@@ -166,22 +181,21 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue>(
 ) {
     let Some(place) = place(&level) else { return };
     let rows = shared::dynamic_shared_mem::<T>();
+    let in_quad = warp::lane_id() / TILE as u32;
     // SAFETY: indices are clamped to the array; symbols and coarse nodes belong to the lane's tile, where it exists.
     unsafe {
-        let rows = rows.add((thread::thread_idx_x() / 32) as usize * MAX_PAIRS * 32);
+        let rows = rows.add(warp_in_block() * ROWS);
         let column = place.origin[2].min(level.dims[2] - 1);
         let mut lines = [0u32; TILE];
         each8!(|y| {
             lines[y] = (place.origin[1] + y as u32).min(level.dims[1] - 1) * level.dims[2] + column;
         });
         let plane = level.dims[1] * level.dims[2];
-        let mut nodes = [T::ZERO; TILE * TILE];
+        let mut planes = [0u32; TILE];
         each8!(|z| {
-            let start = (place.origin[0] + z as u32).min(level.dims[0] - 1) * plane;
-            each8!(|y| {
-                nodes[z * TILE + y] = *values.add((start + lines[y]) as usize);
-            });
+            planes[z] = (place.origin[0] + z as u32).min(level.dims[0] - 1) * plane;
         });
+        let node = |z: usize, y: usize| intrinsics::load_readonly(values.add((planes[z] + lines[y]) as usize));
 
         let mut live = if place.exists { inside(&level, &place) } else { 0 };
         if !mask.is_null() && live != 0 {
@@ -201,13 +215,32 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue>(
         let mut along_x = [T::ZERO; MAX_PAIRS];
         each5!(|j| {
             each5!(|k| {
-                along_x[j * COARSE + k] = interpolate_x(nodes[COARSE_NODES[j] * TILE + COARSE_NODES[k]], coarse_column);
+                let own = node(COARSE_NODES[j], COARSE_NODES[k]);
+                if !STAGE {
+                    // f64 has no registers for them, and its symbols leave this place free.
+                    *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize) = own;
+                }
+                along_x[j * COARSE + k] = interpolate_x(own, coarse_column);
             });
         });
 
-        let symbols = symbols.add((place.tile * Geometry::<8, 8>::DETAILS as u32) as usize);
+        let tile_symbols = symbols.add((place.tile * DETAILS) as usize);
+        let staged = (shared::dynamic_shared_mem::<T>().add(WARPS * ROWS) as *mut T::Symbol).add(warp_in_block() * STAGED);
+        let target = if STAGE { staged.add(in_quad as usize * STAGE_STRIDE) } else { tile_symbols };
         let sums = decompose_columns::<T, 8, 8>(
-            |z, y| nodes[z * TILE + y],
+            // A coarse column's coarse rows are at hand.
+            |z, y| {
+                let own = along_x[coarse_slot(z) * COARSE + coarse_slot(y)];
+                if !Geometry::<8, 8>::is_coarse_row(z, y) {
+                    node(z, y)
+                } else if coarse_column {
+                    own
+                } else if !STAGE {
+                    *rows.add((coarse_slot(z) * COARSE + coarse_slot(y)) * 32 + warp::lane_id() as usize)
+                } else {
+                    node(z, y)
+                }
+            },
             &along_x,
             |z, y| live >> (z * 8 + y) & 1 == 1,
             &quantiser,
@@ -215,22 +248,37 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue>(
             |z, y, symbol| {
                 let start = Geometry::<8, 8>::ROW_START[z * 8 + y] as u32;
                 if Geometry::<8, 8>::is_coarse_row(z, y) {
-                    if place.exists && !coarse_column {
-                        *symbols.add((start + place.x / 2) as usize) = symbol;
+                    if (STAGE || place.exists) && !coarse_column {
+                        *target.add((start + place.x / 2) as usize) = symbol;
                     }
-                } else if place.exists {
-                    *symbols.add((start + place.x) as usize) = symbol;
+                } else if STAGE || place.exists {
+                    *target.add((start + place.x) as usize) = symbol;
                 }
             },
         );
         correct_rows(&sums, rows);
 
+        if STAGE {
+            // `correct_rows` ended with a barrier of the warp.
+            let tiles = (level.tiles[2] - (place.at[2] - in_quad)).min(TILES);
+            let mut tile = 0;
+            while tile < tiles {
+                let (from, to) =
+                    (staged.add(tile as usize * STAGE_STRIDE), symbols.add(((place.tile - in_quad + tile) * DETAILS) as usize));
+                let mut detail = warp::lane_id();
+                while detail < DETAILS {
+                    *to.add(detail as usize) = *from.add(detail as usize);
+                    detail += 32;
+                }
+                tile += 1;
+            }
+        }
         if place.exists && coarse_column {
             let slot = coarse_slot(place.x as usize) as u32;
             each5!(|j| {
                 each5!(|k| {
                     let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
-                    *coarse.add(coarse_offset(&level, &place, j, k, slot) as usize) = nodes[COARSE_NODES[j] * TILE + COARSE_NODES[k]] + correction;
+                    *coarse.add(coarse_offset(&level, &place, j, k, slot) as usize) = along_x[j * COARSE + k] + correction;
                 });
             });
         }
@@ -240,7 +288,7 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue>(
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn recompose<T: Real + warp::WarpShuffleValue>(
+unsafe fn recompose<T: Real + warp::WarpShuffleValue, const KEEP: bool>(
     level: LocalLevel,
     symbols: *const T::Symbol,
     coarse: *const T,
@@ -252,24 +300,31 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue>(
     // SAFETY: symbols and coarse nodes belong to the lane's tile, where it exists, else to the last one of its row; values are written
     // inside the array only.
     unsafe {
-        let rows = rows.add((thread::thread_idx_x() / 32) as usize * MAX_PAIRS * 32);
+        let rows = rows.add(warp_in_block() * ROWS);
         let coarse_column = is_coarse(place.x as usize);
         let last = place.tile - place.at[2] + place.at[2].min(level.tiles[2] - 1);
-        let symbols = symbols.add((last * Geometry::<8, 8>::DETAILS as u32) as usize);
+        let symbols = symbols.add((last * DETAILS) as usize);
+        let load = |z: usize, y: usize| {
+            let start = Geometry::<8, 8>::ROW_START[z * 8 + y] as u32;
+            if !Geometry::<8, 8>::is_coarse_row(z, y) {
+                quantiser.value(*symbols.add((start + place.x) as usize))
+            } else if coarse_column {
+                T::ZERO
+            } else {
+                quantiser.value(*symbols.add((start + place.x / 2) as usize))
+            }
+        };
+        // The coefficients are needed twice: f32 keeps them in registers, f64 has too few and loads them again.
         let mut details = [T::ZERO; TILE * TILE];
-        each8!(|z| {
-            each8!(|y| {
-                let start = Geometry::<8, 8>::ROW_START[z * 8 + y] as u32;
-                if Geometry::<8, 8>::is_coarse_row(z, y) {
-                    if !coarse_column {
-                        details[z * TILE + y] = quantiser.value(*symbols.add((start + place.x / 2) as usize));
-                    }
-                } else {
-                    details[z * TILE + y] = quantiser.value(*symbols.add((start + place.x) as usize));
-                }
+        if KEEP {
+            each8!(|z| {
+                each8!(|y| {
+                    details[z * TILE + y] = load(z, y);
+                });
             });
-        });
-        let sums = correct_columns::<T, 8, 8>(|z, y| details[z * TILE + y]);
+        }
+        let detail = |z: usize, y: usize| if KEEP { details[z * TILE + y] } else { load(z, y) };
+        let sums = correct_columns::<T, 8, 8>(detail);
         correct_rows(&sums, rows);
 
         let slot = coarse_slot(place.x as usize) as u32;
@@ -289,27 +344,24 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue>(
         let inside = if place.exists { inside(&level, &place) } else { 0 };
         let plane = level.dims[1] * level.dims[2];
         let corner = place.origin[0] * plane + place.origin[1] * level.dims[2] + place.origin[2];
-        recompose_columns::<T, 8, 8>(
-            &along_x,
-            |z, y| details[z * TILE + y],
-            |z, y, value| {
-                if inside >> (z * 8 + y) & 1 == 1 {
-                    *values.add((corner + z as u32 * plane + y as u32 * level.dims[2]) as usize) = value;
-                }
-            },
-        );
+        recompose_columns::<T, 8, 8>(&along_x, detail, |z, y, value| {
+            if inside >> (z * 8 + y) & 1 == 1 {
+                *values.add((corner + z as u32 * plane + y as u32 * level.dims[2]) as usize) = value;
+            }
+        });
     }
 }
 
 macro_rules! kernels {
-    ($real:ident, $decompose:ident, $recompose:ident) => {
+    ($real:ident, $decompose:ident, $recompose:ident, $stage:literal, $keep:literal) => {
         /// Forward local level in three dimensions: detail coefficients, quantised, and the corrected coarse array.
         ///
         /// `mask` has a bit for each node (32 a word, lowest first), set where the coefficient is not coded, or is null. Symbols are
         /// tile-major, 387 a tile; the coarse array has 5 nodes for each tile and dimension. `open_loop` != 0: the correction is of the
         /// exact coefficients.
         ///
-        /// Grid: ceil(tiles_z * tiles_y * ceil(tiles_x / 4) / 4) blocks; block: 128 threads. Shared memory: 25 x 32 values a warp, dynamic.
+        /// Grid: ceil(tiles_z * tiles_y * ceil(tiles_x / 4) / 4) blocks; block: 128 threads. Shared memory, dynamic: 25 x 32 values a
+        /// warp, and for f32 4 x 392 symbols a warp after all of those.
         ///
         /// # Safety
         ///
@@ -327,12 +379,12 @@ macro_rules! kernels {
             coarse: *mut $real,
         ) {
             // SAFETY: the caller's.
-            unsafe { decompose(level, values, mask, Quantiser { step, inverse }, open_loop, symbols, coarse) }
+            unsafe { decompose::<_, $stage>(level, values, mask, Quantiser { step, inverse }, open_loop, symbols, coarse) }
         }
 
         /// Inverse local level in three dimensions: the array from symbols and the corrected coarse array.
         ///
-        /// Grid, block and shared memory as the forward kernel's.
+        /// Grid and block as the forward kernel's. Shared memory, dynamic: 25 x 32 values a warp.
         ///
         /// # Safety
         ///
@@ -346,10 +398,10 @@ macro_rules! kernels {
             values: *mut $real,
         ) {
             // SAFETY: the caller's.
-            unsafe { recompose(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
+            unsafe { recompose::<_, $keep>(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
         }
     };
 }
 
-kernels!(f32, decompose_local_3d_f32, recompose_local_3d_f32);
-kernels!(f64, decompose_local_3d_f64, recompose_local_3d_f64);
+kernels!(f32, decompose_local_3d_f32, recompose_local_3d_f32, true, true);
+kernels!(f64, decompose_local_3d_f64, recompose_local_3d_f64, false, false);

@@ -11,7 +11,7 @@ pub const fn coarse_len(n: u64) -> u64 {
 #[inline(always)]
 #[must_use]
 pub const fn is_coarse(i: u64, n: u64) -> bool {
-    n <= 2 || i % 2 == 0 || i == n - 1
+    n <= 2 || i.is_multiple_of(2) || i == n - 1
 }
 
 /// The fine index of coarse node `j` of a dimension of `n` nodes.

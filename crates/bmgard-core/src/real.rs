@@ -88,6 +88,7 @@ pub trait Real:
 }
 
 #[cfg(target_arch = "nvptx64")]
+#[allow(unsafe_code, reason = "declares functions of the module that is linked in")]
 mod device {
     // Defined by the LLVM module that `cuda_builder` links in: `fma.rn`.
     unsafe extern "C" {

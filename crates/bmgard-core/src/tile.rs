@@ -50,7 +50,7 @@ pub const WEIGHTS: [[f64; TILE]; COARSE] = {
 #[inline(always)]
 #[must_use]
 pub const fn is_coarse(i: usize) -> bool {
-    i % 2 == 0 || i == TILE - 1
+    i.is_multiple_of(2) || i == TILE - 1
 }
 
 /// The position among [`COARSE_NODES`] of the greatest coarse node that is not above `i`.
@@ -321,32 +321,33 @@ impl<T: Real> Lanes for Row<T> {
     }
 }
 
-/// Runs the body with each of 0..$n (at most 8) as the constant $i. On a GPU it is unrolled, so that arrays that are indexed by $i stay
-/// in registers.
+/// Runs the body with each of 0..$n as the constant $i, $n being at most 5 or 8. On a GPU it is unrolled, so that arrays that are
+/// indexed by $i stay in registers.
 macro_rules! each {
-    ($n:expr, |$i:ident| $body:block) => {{
+    (5, $n:expr, |$i:ident| $body:block) => {
+        each!(@ $n, $i, $body, 0 1 2 3 4)
+    };
+    (8, $n:expr, |$i:ident| $body:block) => {
+        each!(@ $n, $i, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $n:expr, $i:ident, $body:block, $($k:literal)*) => {{
         #[cfg(not(target_arch = "nvptx64"))]
         for $i in 0..$n {
             $body
         }
         #[cfg(target_arch = "nvptx64")]
-        {
-            each!(@unroll $n, $i, $body, 0 1 2 3 4 5 6 7);
-        }
-    }};
-    (@unroll $n:expr, $i:ident, $body:block, $($k:literal)*) => {
-        $({
+        {$({
             let $i: usize = $k;
             if $i < $n $body
-        })*
-    };
+        })*}
+    }};
 }
 
 /// Adds node `i`'s term to the sums of the coarse nodes in one dimension, in the order of the nodes: sums start at node 0, and terms
 /// of weight 0 are left out.
 #[inline(always)]
 fn accumulate<V: Lanes>(sums: &mut [V; COARSE], node: usize, value: V) {
-    each!(COARSE, |j| {
+    each!(5, COARSE, |j| {
         let weight = V::Scalar::from_f64(WEIGHTS[j][node]);
         if node == 0 {
             sums[j] = value.scale(weight);
@@ -361,7 +362,7 @@ fn accumulate<V: Lanes>(sums: &mut [V; COARSE], node: usize, value: V) {
 #[must_use]
 pub fn project<V: Lanes>(values: &[V; TILE]) -> [V; COARSE] {
     let mut sums = [values[0]; COARSE];
-    each!(TILE, |i| {
+    each!(8, TILE, |i| {
         accumulate(&mut sums, i, values[i]);
     });
     sums
@@ -375,12 +376,12 @@ impl<V: Lanes, const NZ: usize, const NY: usize> ColumnSums<V, NZ, NY> {
     #[inline(always)]
     fn add(&mut self, y: usize, column: &[V; TILE]) {
         let projected = if NZ > 1 { project(column) } else { [column[0]; COARSE] };
-        each!(Geometry::<NZ, NY>::COARSE_Z, |j| {
+        each!(5, Geometry::<NZ, NY>::COARSE_Z, |j| {
             if NY > 1 {
                 let mut sums =
                     [self.0[j * COARSE], self.0[j * COARSE + 1], self.0[j * COARSE + 2], self.0[j * COARSE + 3], self.0[j * COARSE + 4]];
                 accumulate(&mut sums, y, projected[j]);
-                each!(COARSE, |k| {
+                each!(5, COARSE, |k| {
                     self.0[j * COARSE + k] = sums[k];
                 });
             } else {
@@ -394,12 +395,12 @@ impl<V: Lanes, const NZ: usize, const NY: usize> ColumnSums<V, NZ, NY> {
 #[inline(always)]
 fn interpolate_column<V: Lanes, const NZ: usize, const NY: usize>(coarse: &[V; MAX_PAIRS], y: usize) -> [V; TILE] {
     let mut along_y = [coarse[0]; COARSE];
-    each!(Geometry::<NZ, NY>::COARSE_Z, |j| {
+    each!(5, Geometry::<NZ, NY>::COARSE_Z, |j| {
         let pair = j * Geometry::<NZ, NY>::COARSE_Y + if NY > 1 { coarse_slot(y) } else { 0 };
         along_y[j] = if NY == 1 || is_coarse(y) { coarse[pair] } else { coarse[pair].average(coarse[pair + 1]) };
     });
     let mut column = [along_y[0]; TILE];
-    each!(NZ, |z| {
+    each!(8, NZ, |z| {
         if NZ > 1 {
             let j = coarse_slot(z);
             column[z] = if is_coarse(z) { along_y[j] } else { along_y[j].average(along_y[j + 1]) };
@@ -424,11 +425,15 @@ pub fn decompose_columns<V: Lanes, const NZ: usize, const NY: usize>(
     mut store: impl FnMut(usize, usize, V::Symbols),
 ) -> [V; MAX_PAIRS] {
     let mut sums = ColumnSums::<V, NZ, NY>(*coarse);
-    each!(NY, |y| {
+    each!(8, NY, |y| {
         let interpolants = interpolate_column::<V, NZ, NY>(coarse, y);
         let mut column = interpolants;
-        each!(NZ, |z| {
-            let coefficient = value(z, y).sub(interpolants[z]).keep(live(z, y));
+        // All loads first: a compiler may not move them across the stores.
+        each!(8, NZ, |z| {
+            column[z] = value(z, y);
+        });
+        each!(8, NZ, |z| {
+            let coefficient = column[z].sub(interpolants[z]).keep(live(z, y));
             let (symbols, quantised) = coefficient.quantise(quantiser);
             store(z, y, symbols);
             column[z] = if open_loop { coefficient } else { quantised };
@@ -443,9 +448,9 @@ pub fn decompose_columns<V: Lanes, const NZ: usize, const NY: usize>(
 #[inline(always)]
 pub fn correct_columns<V: Lanes, const NZ: usize, const NY: usize>(detail: impl Fn(usize, usize) -> V) -> [V; MAX_PAIRS] {
     let mut sums = ColumnSums::<V, NZ, NY>([detail(0, 0); MAX_PAIRS]);
-    each!(NY, |y| {
+    each!(8, NY, |y| {
         let mut column = [detail(0, y); TILE];
-        each!(NZ, |z| {
+        each!(8, NZ, |z| {
             column[z] = detail(z, y);
         });
         sums.add(y, &column);
@@ -460,10 +465,14 @@ pub fn recompose_columns<V: Lanes, const NZ: usize, const NY: usize>(
     detail: impl Fn(usize, usize) -> V,
     mut store: impl FnMut(usize, usize, V),
 ) {
-    each!(NY, |y| {
+    each!(8, NY, |y| {
         let interpolants = interpolate_column::<V, NZ, NY>(coarse, y);
-        each!(NZ, |z| {
-            store(z, y, interpolants[z].add(detail(z, y)));
+        let mut column = interpolants;
+        each!(8, NZ, |z| {
+            column[z] = interpolants[z].add(detail(z, y));
+        });
+        each!(8, NZ, |z| {
+            store(z, y, column[z]);
         });
     });
 }

@@ -24,6 +24,10 @@ mod bits;
 mod budget;
 mod compressor;
 mod config;
+#[cfg(feature = "cuda")]
+#[doc(hidden)]
+pub mod conformance;
+mod device;
 mod error;
 mod huffman;
 mod info;
@@ -37,6 +41,7 @@ mod value;
 
 pub use compressor::{Compressor, Summary, decompress, decompress_into, worst_case_size, worst_case_size_with};
 pub use config::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode};
+pub use device::{Device, devices};
 pub use error::{Error, Result};
 pub use info::{ArchiveInfo, ChunkInfo, SectionInfo, inspect};
 pub use metrics::Comparison;

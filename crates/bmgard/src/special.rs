@@ -34,6 +34,12 @@ impl Mask {
         self.words[position / 64] |= 1 << (position % 64);
     }
 
+    /// The flags, 32 a word, lowest first.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn words_u32(&self) -> &[u32] {
+        bytemuck::cast_slice(&self.words)
+    }
+
     fn set_range(&mut self, range: std::ops::Range<usize>) {
         range.for_each(|position| self.set(position));
     }

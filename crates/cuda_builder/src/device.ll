@@ -275,3 +275,16 @@ define i32 @__cuda_std_funnel_shift_right(i32 %high, i32 %low, i32 %bits) always
   %r = call i32 @llvm.fshr.i32(i32 %high, i32 %low, i32 %bits)
   ret i32 %r
 }
+
+; Loads that may be moved across stores: what they read does not change while the kernel runs.
+define i32 @__cuda_std_load_readonly_32(ptr %p) alwaysinline nounwind {
+  %g = addrspacecast ptr %p to ptr addrspace(1)
+  %r = load i32, ptr addrspace(1) %g, align 4, !invariant.load !0
+  ret i32 %r
+}
+define i64 @__cuda_std_load_readonly_64(ptr %p) alwaysinline nounwind {
+  %g = addrspacecast ptr %p to ptr addrspace(1)
+  %r = load i64, ptr addrspace(1) %g, align 8, !invariant.load !0
+  ret i64 %r
+}
+!0 = !{}

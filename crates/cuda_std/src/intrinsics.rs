@@ -38,3 +38,50 @@ pure! {
     /// The lower word of `high:low` shifted right by `bits` modulo 32.
     funnel_shift_right(high: u32, low: u32, bits: u32) -> u32 = __cuda_std_funnel_shift_right;
 }
+
+/// A value that [`load_readonly`] loads.
+pub trait ReadOnlyValue: Copy + sealed::Sealed {
+    /// See [`load_readonly`].
+    ///
+    /// # Safety
+    ///
+    /// As [`load_readonly`].
+    unsafe fn load_readonly(ptr: *const Self) -> Self;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! read_only {
+    ($($ty:ident: $bits:ident $symbol:ident $from:expr;)*) => {$(
+        impl sealed::Sealed for $ty {}
+        impl ReadOnlyValue for $ty {
+            #[inline(always)]
+            unsafe fn load_readonly(ptr: *const Self) -> Self {
+                // SAFETY: the caller's; both types have the same size and alignment.
+                $from(unsafe { raw::$symbol(ptr as *const $bits) })
+            }
+        }
+    )*};
+}
+
+read_only! {
+    u32: u32 __cuda_std_load_readonly_32 core::convert::identity;
+    i32: u32 __cuda_std_load_readonly_32 (|bits: u32| bits as i32);
+    f32: u32 __cuda_std_load_readonly_32 f32::from_bits;
+    u64: u64 __cuda_std_load_readonly_64 core::convert::identity;
+    i64: u64 __cuda_std_load_readonly_64 (|bits: u64| bits as i64);
+    f64: u64 __cuda_std_load_readonly_64 f64::from_bits;
+}
+
+/// `ld.global.nc`: a load that the compiler may move across stores and barriers, so that many are under way at once.
+///
+/// # Safety
+///
+/// `ptr` points to a value in global memory that nothing writes while the kernel runs.
+#[inline(always)]
+pub unsafe fn load_readonly<T: ReadOnlyValue>(ptr: *const T) -> T {
+    // SAFETY: the caller's.
+    unsafe { T::load_readonly(ptr) }
+}

@@ -1,6 +1,8 @@
 //! Where the stages run. The driver in `crate::pipeline` knows their order; a backend knows how to run each.
 
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 
 use bmgard_core::tile::Quantiser;
 

@@ -15,7 +15,7 @@ const LINE_TILES: usize = 512;
 
 /// Forward: the symbols of all tiles' details (tile-major) and the corrected coarse array. Nodes under `mask` and padded ones have the
 /// symbol 0.
-pub(super) fn decompose<T: Real>(
+pub(crate) fn decompose<T: Real>(
     values: &[T],
     level: &Level,
     d: usize,
@@ -31,7 +31,7 @@ pub(super) fn decompose<T: Real>(
 }
 
 /// Inverse: the array that [`decompose`] started from, as the decoder sees it.
-pub(super) fn recompose<T: Real>(symbols: &[T::Symbol], coarse: &[T], level: &Level, d: usize, quantiser: &Quantiser<T>) -> Vec<T> {
+pub(crate) fn recompose<T: Real>(symbols: &[T::Symbol], coarse: &[T], level: &Level, d: usize, quantiser: &Quantiser<T>) -> Vec<T> {
     match d {
         3 => recompose_as::<T, 8, 8>(symbols, coarse, level, quantiser),
         2 => recompose_as::<T, 1, 8>(symbols, coarse, level, quantiser),

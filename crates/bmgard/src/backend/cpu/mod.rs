@@ -5,6 +5,9 @@ mod global;
 mod local;
 mod simd;
 
+#[cfg(feature = "cuda")]
+pub(crate) use local::{decompose as decompose_local, recompose as recompose_local};
+
 use bmgard_core::tile::Quantiser;
 use bmgard_core::{Real, Symbol};
 use rayon::prelude::*;
