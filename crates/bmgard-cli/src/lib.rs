@@ -1,7 +1,16 @@
 //! The command line of bmgard: `compress`, `decompress`, `inspect`, `compare`, `gen`, `devices` and `bench`.
 //!
-//! [`main`] is the whole program. Its promises to scripts are the flags, the exit codes (see [`failure`]) and the keys of the
-//! `--json` objects; numbers in them that are not finite (the PSNR of an exact copy, say) are `null`.
+//! [`main`] is the whole program. Its promises to scripts are the flags, the exit codes and the keys of the `--json` objects; numbers
+//! in them that are not finite (the PSNR of an exact copy, say) are `null`.
+//!
+//! | exit code | when |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | the bound is broken, or another check failed |
+//! | 2 | flags, shape, type or bound make no sense, alone or with the file |
+//! | 3 | a file is missing, unreadable, damaged, or not what it should be |
+//! | 4 | the device, or writing, failed |
+//! | 5 | the output exists |
 
 mod args;
 mod commands;
