@@ -20,8 +20,6 @@ pub const BLOCK: u32 = 128;
 const WARPS: usize = BLOCK as usize / 32;
 /// Tiles of a warp.
 const TILES: u32 = 4;
-/// Details of a tile.
-const DETAILS: u32 = Geometry::<8, 8>::DETAILS as u32;
 /// Values of a warp's shared rows.
 const ROWS: usize = MAX_PAIRS * 32;
 /// Words from one staged tile to the next: 8 more than a multiple of 32, so that a row of four tiles meets all banks.
@@ -59,7 +57,7 @@ struct Place {
 
 /// Where the calling lane works; `None` for warps beyond the last.
 #[inline(always)]
-fn place(level: &LocalLevel) -> Option<Place> {
+fn place<const NZ: usize, const NY: usize>(level: &LocalLevel) -> Option<Place> {
     let (warp, lane) = (thread::index_1d() / 32, warp::lane_id());
     let quads = level.tiles[2].div_ceil(TILES);
     if warp >= quads * level.tiles[1] * level.tiles[0] {
@@ -73,25 +71,25 @@ fn place(level: &LocalLevel) -> Option<Place> {
     let x = lane % TILE as u32;
     let exists = tx < level.tiles[2];
     let tile = row * level.tiles[2] + tx;
-    Some(Place { tile, x, exists, origin: [tz * TILE as u32, ty * TILE as u32, tx * TILE as u32 + x], at: [tz, ty, tx] })
+    Some(Place { tile, x, exists, origin: [tz * NZ as u32, ty * NY as u32, tx * TILE as u32 + x], at: [tz, ty, tx] })
 }
 
-/// The nodes of a lane's column that are inside the array: bit z * 8 + y.
+/// The nodes of a lane's column that are inside the array: bit z * NY + y.
 #[inline(always)]
-fn inside(level: &LocalLevel, place: &Place) -> u64 {
-    let full = TILE as u32;
-    let (nz, ny) = ((level.dims[0] - place.origin[0]).min(full), (level.dims[1] - place.origin[1]).min(full));
+fn inside<const NZ: usize, const NY: usize>(level: &LocalLevel, place: &Place) -> u64 {
+    let (full_z, full_y) = (NZ as u32, NY as u32);
+    let (nz, ny) = ((level.dims[0] - place.origin[0]).min(full_z), (level.dims[1] - place.origin[1]).min(full_y));
     if place.origin[2] >= level.dims[2] {
         return 0;
     }
-    if nz == full && ny == full {
+    if nz == full_z && ny == full_y {
         return u64::MAX;
     }
     let row = (1u64 << ny) - 1;
     let mut bits = 0;
     let mut z = 0;
     while z < nz {
-        bits |= row << (8 * z);
+        bits |= row << (full_y * z);
         z += 1;
     }
     bits
@@ -99,9 +97,10 @@ fn inside(level: &LocalLevel, place: &Place) -> u64 {
 
 /// The offset of pair (j, k) of coarse rows, at coarse column `slot`, in the coarse array.
 #[inline(always)]
-fn coarse_offset(level: &LocalLevel, place: &Place, j: usize, k: usize, slot: u32) -> u32 {
+fn coarse_offset<const NZ: usize, const NY: usize>(level: &LocalLevel, place: &Place, j: usize, k: usize, slot: u32) -> u32 {
     const C: u32 = COARSE as u32;
-    ((place.at[0] * C + j as u32) * (level.tiles[1] * C) + place.at[1] * C + k as u32) * (level.tiles[2] * C) + place.at[2] * C + slot
+    let (cz, cy) = (Geometry::<NZ, NY>::COARSE_Z as u32, Geometry::<NZ, NY>::COARSE_Y as u32);
+    ((place.at[0] * cz + j as u32) * (level.tiles[1] * cy) + place.at[1] * cy + k as u32) * (level.tiles[2] * C) + place.at[2] * C + slot
 }
 
 /// Runs the body with each of 0..5 as the constant $i: arrays that are indexed by it stay in registers.
@@ -123,24 +122,35 @@ macro_rules! each8 {
     };
 }
 
+/// Runs the body for each pair ($j, $k) of coarse rows of the tile.
+macro_rules! each_pair {
+    (|$j:ident, $k:ident| $body:block) => {
+        each5!(|$j| {
+            if $j < Geometry::<NZ, NY>::COARSE_Z {
+                each5!(|$k| {
+                    if $k < Geometry::<NZ, NY>::COARSE_Y $body
+                });
+            }
+        })
+    };
+}
+
 /// The x dimension of the correction. `sums`: the lane's, one for each pair of coarse rows. On return the warp's shared rows hold at
 /// [pair][lane] the correction of the lane's node if its column is coarse.
 ///
 /// # Safety
 /// All lanes of the warp call it; `rows` points to the warp's own 25 x 32 values of shared memory.
 #[inline(always)]
-unsafe fn correct_rows<T: Real>(sums: &[T; MAX_PAIRS], rows: *mut T) {
+unsafe fn correct_rows<T: Real, const NZ: usize, const NY: usize>(sums: &[T; MAX_PAIRS], rows: *mut T) {
     let lane = warp::lane_id();
     // SAFETY: pairs are below 25 and lanes below 32; each item is one lane's alone between the barriers.
     unsafe {
-        each5!(|j| {
-            each5!(|k| {
-                *rows.add((j * COARSE + k) * 32 + lane as usize) = sums[j * COARSE + k];
-            });
+        each_pair!(|j, k| {
+            *rows.add((j * COARSE + k) * 32 + lane as usize) = sums[j * COARSE + k];
         });
         warp::full::sync();
         let mut item = lane;
-        while item < MAX_PAIRS as u32 * TILES {
+        while item < Geometry::<NZ, NY>::PAIRS as u32 * TILES {
             let row = rows.add((item * TILE as u32) as usize);
             let mut values = [T::ZERO; TILE];
             each8!(|x| {
@@ -170,7 +180,7 @@ unsafe fn interpolate_x<T: Real + warp::WarpShuffleValue>(value: T, coarse_colum
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, const STAGE: bool>(
+unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, const NZ: usize, const NY: usize, const STAGE: bool>(
     level: LocalLevel,
     values: *const T,
     mask: *const u32,
@@ -179,7 +189,7 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
     symbols: *mut T::Symbol,
     coarse: *mut T,
 ) {
-    let Some(place) = place(&level) else { return };
+    let Some(place) = place::<NZ, NY>(&level) else { return };
     let rows = shared::dynamic_shared_mem::<T>();
     let in_quad = warp::lane_id() / TILE as u32;
     // SAFETY: indices are clamped to the array; symbols and coarse nodes belong to the lane's tile, where it exists.
@@ -188,21 +198,25 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
         let column = place.origin[2].min(level.dims[2] - 1);
         let mut lines = [0u32; TILE];
         each8!(|y| {
-            lines[y] = (place.origin[1] + y as u32).min(level.dims[1] - 1) * level.dims[2] + column;
+            if y < NY {
+                lines[y] = (place.origin[1] + y as u32).min(level.dims[1] - 1) * level.dims[2] + column;
+            }
         });
         let plane = level.dims[1] * level.dims[2];
         let mut planes = [0u32; TILE];
         each8!(|z| {
-            planes[z] = (place.origin[0] + z as u32).min(level.dims[0] - 1) * plane;
+            if z < NZ {
+                planes[z] = (place.origin[0] + z as u32).min(level.dims[0] - 1) * plane;
+            }
         });
         let node = |z: usize, y: usize| intrinsics::load_readonly(values.add((planes[z] + lines[y]) as usize));
 
-        let mut live = if place.exists { inside(&level, &place) } else { 0 };
+        let mut live = if place.exists { inside::<NZ, NY>(&level, &place) } else { 0 };
         if !mask.is_null() && live != 0 {
             let mut row = 0;
-            while row < 64 {
+            while row < (NZ * NY) as u32 {
                 if live >> row & 1 == 1 {
-                    let node = (place.origin[0] + row / 8) * plane + (place.origin[1] + row % 8) * level.dims[2] + column;
+                    let node = (place.origin[0] + row / NY as u32) * plane + (place.origin[1] + row % NY as u32) * level.dims[2] + column;
                     if *mask.add((node / 32) as usize) >> (node % 32) & 1 == 1 {
                         live &= !(1 << row);
                     }
@@ -213,25 +227,23 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
 
         let coarse_column = is_coarse(place.x as usize);
         let mut along_x = [T::ZERO; MAX_PAIRS];
-        each5!(|j| {
-            each5!(|k| {
-                let own = node(COARSE_NODES[j], COARSE_NODES[k]);
-                if !STAGE {
-                    // f64 has no registers for them, and its symbols leave this place free.
-                    *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize) = own;
-                }
-                along_x[j * COARSE + k] = interpolate_x(own, coarse_column);
-            });
+        each_pair!(|j, k| {
+            let own = node(COARSE_NODES[j], COARSE_NODES[k]);
+            if !STAGE {
+                // f64 has no registers for them, and its symbols leave this place free.
+                *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize) = own;
+            }
+            along_x[j * COARSE + k] = interpolate_x(own, coarse_column);
         });
 
-        let tile_symbols = symbols.add((place.tile * DETAILS) as usize);
+        let tile_symbols = symbols.add((place.tile * Geometry::<NZ, NY>::DETAILS as u32) as usize);
         let staged = (shared::dynamic_shared_mem::<T>().add(WARPS * ROWS) as *mut T::Symbol).add(warp_in_block() * STAGED);
         let target = if STAGE { staged.add(in_quad as usize * STAGE_STRIDE) } else { tile_symbols };
-        let sums = decompose_columns::<T, 8, 8>(
+        let sums = decompose_columns::<T, NZ, NY>(
             // A coarse column's coarse rows are at hand.
             |z, y| {
                 let own = along_x[coarse_slot(z) * COARSE + coarse_slot(y)];
-                if !Geometry::<8, 8>::is_coarse_row(z, y) {
+                if !Geometry::<NZ, NY>::is_coarse_row(z, y) {
                     node(z, y)
                 } else if coarse_column {
                     own
@@ -242,12 +254,12 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
                 }
             },
             &along_x,
-            |z, y| live >> (z * 8 + y) & 1 == 1,
+            |z, y| live >> (z * NY + y) & 1 == 1,
             &quantiser,
             open_loop != 0,
             |z, y, symbol| {
-                let start = Geometry::<8, 8>::ROW_START[z * 8 + y] as u32;
-                if Geometry::<8, 8>::is_coarse_row(z, y) {
+                let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as u32;
+                if Geometry::<NZ, NY>::is_coarse_row(z, y) {
                     if (STAGE || place.exists) && !coarse_column {
                         *target.add((start + place.x / 2) as usize) = symbol;
                     }
@@ -256,17 +268,18 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
                 }
             },
         );
-        correct_rows(&sums, rows);
+        correct_rows::<T, NZ, NY>(&sums, rows);
 
         if STAGE {
             // `correct_rows` ended with a barrier of the warp.
             let tiles = (level.tiles[2] - (place.at[2] - in_quad)).min(TILES);
+            let details = Geometry::<NZ, NY>::DETAILS as u32;
             let mut tile = 0;
             while tile < tiles {
                 let (from, to) =
-                    (staged.add(tile as usize * STAGE_STRIDE), symbols.add(((place.tile - in_quad + tile) * DETAILS) as usize));
+                    (staged.add(tile as usize * STAGE_STRIDE), symbols.add(((place.tile - in_quad + tile) * details) as usize));
                 let mut detail = warp::lane_id();
-                while detail < DETAILS {
+                while detail < details {
                     *to.add(detail as usize) = *from.add(detail as usize);
                     detail += 32;
                 }
@@ -275,11 +288,9 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
         }
         if place.exists && coarse_column {
             let slot = coarse_slot(place.x as usize) as u32;
-            each5!(|j| {
-                each5!(|k| {
-                    let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
-                    *coarse.add(coarse_offset(&level, &place, j, k, slot) as usize) = along_x[j * COARSE + k] + correction;
-                });
+            each_pair!(|j, k| {
+                let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
+                *coarse.add(coarse_offset::<NZ, NY>(&level, &place, j, k, slot) as usize) = along_x[j * COARSE + k] + correction;
             });
         }
     }
@@ -288,14 +299,14 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn recompose<T: Real + warp::WarpShuffleValue, const KEEP: bool>(
+unsafe fn recompose<T: Real + warp::WarpShuffleValue, const NZ: usize, const NY: usize, const KEEP: bool>(
     level: LocalLevel,
     symbols: *const T::Symbol,
     coarse: *const T,
     quantiser: Quantiser<T>,
     values: *mut T,
 ) {
-    let Some(place) = place(&level) else { return };
+    let Some(place) = place::<NZ, NY>(&level) else { return };
     let rows = shared::dynamic_shared_mem::<T>();
     // SAFETY: symbols and coarse nodes belong to the lane's tile, where it exists, else to the last one of its row; values are written
     // inside the array only.
@@ -303,10 +314,10 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue, const KEEP: bool>(
         let rows = rows.add(warp_in_block() * ROWS);
         let coarse_column = is_coarse(place.x as usize);
         let last = place.tile - place.at[2] + place.at[2].min(level.tiles[2] - 1);
-        let symbols = symbols.add((last * DETAILS) as usize);
+        let symbols = symbols.add((last * Geometry::<NZ, NY>::DETAILS as u32) as usize);
         let load = |z: usize, y: usize| {
-            let start = Geometry::<8, 8>::ROW_START[z * 8 + y] as u32;
-            if !Geometry::<8, 8>::is_coarse_row(z, y) {
+            let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as u32;
+            if !Geometry::<NZ, NY>::is_coarse_row(z, y) {
                 quantiser.value(*symbols.add((start + place.x) as usize))
             } else if coarse_column {
                 T::ZERO
@@ -318,34 +329,36 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue, const KEEP: bool>(
         let mut details = [T::ZERO; TILE * TILE];
         if KEEP {
             each8!(|z| {
-                each8!(|y| {
-                    details[z * TILE + y] = load(z, y);
-                });
+                if z < NZ {
+                    each8!(|y| {
+                        if y < NY {
+                            details[z * TILE + y] = load(z, y);
+                        }
+                    });
+                }
             });
         }
         let detail = |z: usize, y: usize| if KEEP { details[z * TILE + y] } else { load(z, y) };
-        let sums = correct_columns::<T, 8, 8>(detail);
-        correct_rows(&sums, rows);
+        let sums = correct_columns::<T, NZ, NY>(detail);
+        correct_rows::<T, NZ, NY>(&sums, rows);
 
         let slot = coarse_slot(place.x as usize) as u32;
         let tile = Place { at: [place.at[0], place.at[1], place.at[2].min(level.tiles[2] - 1)], ..place };
         let mut along_x = [T::ZERO; MAX_PAIRS];
-        each5!(|j| {
-            each5!(|k| {
-                let mut value = T::ZERO;
-                if coarse_column {
-                    let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
-                    value = *coarse.add(coarse_offset(&level, &tile, j, k, slot) as usize) - correction;
-                }
-                along_x[j * COARSE + k] = interpolate_x(value, coarse_column);
-            });
+        each_pair!(|j, k| {
+            let mut value = T::ZERO;
+            if coarse_column {
+                let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
+                value = *coarse.add(coarse_offset::<NZ, NY>(&level, &tile, j, k, slot) as usize) - correction;
+            }
+            along_x[j * COARSE + k] = interpolate_x(value, coarse_column);
         });
 
-        let inside = if place.exists { inside(&level, &place) } else { 0 };
+        let inside = if place.exists { inside::<NZ, NY>(&level, &place) } else { 0 };
         let plane = level.dims[1] * level.dims[2];
         let corner = place.origin[0] * plane + place.origin[1] * level.dims[2] + place.origin[2];
-        recompose_columns::<T, 8, 8>(&along_x, detail, |z, y, value| {
-            if inside >> (z * 8 + y) & 1 == 1 {
+        recompose_columns::<T, NZ, NY>(&along_x, detail, |z, y, value| {
+            if inside >> (z * NY + y) & 1 == 1 {
                 *values.add((corner + z as u32 * plane + y as u32 * level.dims[2]) as usize) = value;
             }
         });
@@ -353,20 +366,20 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue, const KEEP: bool>(
 }
 
 macro_rules! kernels {
-    ($real:ident, $decompose:ident, $recompose:ident, $stage:literal, $keep:literal) => {
-        /// Forward local level in three dimensions: detail coefficients, quantised, and the corrected coarse array.
+    ($real:ident, $nz:literal, $ny:literal, $decompose:ident, $recompose:ident, $stage:literal, $keep:literal) => {
+        /// Forward local level: detail coefficients, quantised, and the corrected coarse array.
         ///
         /// `mask` has a bit for each node (32 a word, lowest first), set where the coefficient is not coded, or is null. Symbols are
-        /// tile-major, 387 a tile; the coarse array has 5 nodes for each tile and dimension. `open_loop` != 0: the correction is of the
-        /// exact coefficients.
+        /// tile-major (387, 39 or 3 a tile in 3, 2 or 1 dimensions); the coarse array has 5 nodes for each tile and dimension.
+        /// `open_loop` != 0: the correction is of the exact coefficients.
         ///
         /// Grid: ceil(tiles_z * tiles_y * ceil(tiles_x / 4) / 4) blocks; block: 128 threads. Shared memory, dynamic: 25 x 32 values a
         /// warp, and for f32 4 x 392 symbols a warp after all of those.
         ///
         /// # Safety
         ///
-        /// `values` points to the array's nodes, fewer than 2^31; `mask` to ceil(nodes / 32) words or nowhere; `symbols` to 387 a tile and
-        /// `coarse` to 125 a tile, fewer than 2^31 each.
+        /// `values` points to the array's nodes, fewer than 2^31; `mask` to ceil(nodes / 32) words or nowhere; `symbols` and `coarse` to
+        /// those of all tiles, fewer than 2^31 each.
         #[kernel(max_threads = BLOCK)]
         pub unsafe fn $decompose(
             level: LocalLevel,
@@ -379,10 +392,10 @@ macro_rules! kernels {
             coarse: *mut $real,
         ) {
             // SAFETY: the caller's.
-            unsafe { decompose::<_, $stage>(level, values, mask, Quantiser { step, inverse }, open_loop, symbols, coarse) }
+            unsafe { decompose::<_, $nz, $ny, $stage>(level, values, mask, Quantiser { step, inverse }, open_loop, symbols, coarse) }
         }
 
-        /// Inverse local level in three dimensions: the array from symbols and the corrected coarse array.
+        /// Inverse local level: the array from symbols and the corrected coarse array.
         ///
         /// Grid and block as the forward kernel's. Shared memory, dynamic: 25 x 32 values a warp.
         ///
@@ -398,10 +411,14 @@ macro_rules! kernels {
             values: *mut $real,
         ) {
             // SAFETY: the caller's.
-            unsafe { recompose::<_, $keep>(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
+            unsafe { recompose::<_, $nz, $ny, $keep>(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
         }
     };
 }
 
-kernels!(f32, decompose_local_3d_f32, recompose_local_3d_f32, true, true);
-kernels!(f64, decompose_local_3d_f64, recompose_local_3d_f64, false, false);
+kernels!(f32, 8, 8, decompose_local_3d_f32, recompose_local_3d_f32, true, true);
+kernels!(f64, 8, 8, decompose_local_3d_f64, recompose_local_3d_f64, false, false);
+kernels!(f32, 1, 8, decompose_local_2d_f32, recompose_local_2d_f32, true, true);
+kernels!(f64, 1, 8, decompose_local_2d_f64, recompose_local_2d_f64, false, true);
+kernels!(f32, 1, 1, decompose_local_1d_f32, recompose_local_1d_f32, true, true);
+kernels!(f64, 1, 1, decompose_local_1d_f64, recompose_local_1d_f64, false, true);

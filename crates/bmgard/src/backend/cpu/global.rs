@@ -2,9 +2,9 @@
 //!
 //! Interpolation averages along z first, then y, then x. The correction applies, dimension by dimension from the slowest, the rows of
 //! Pi^T M ([`bmgard_core::axis::restriction_row`]) and a solve with the coarse mass matrix (Thomas' algorithm for a symmetric tridiagonal
-//! matrix, its factors computed in f64 and rounded to the field's type). Terms are fused multiply-adds in the order of the nodes.
+//! matrix, its factors computed in f64 and rounded to the field's type; long dimensions in overlapping blocks). Terms are fused multiply-adds in the order of the nodes.
 
-use bmgard_core::axis::{coarse_len, coarse_mass, is_coarse, restriction_row};
+use bmgard_core::axis::{SOLVE_BLOCK, coarse_len, coarse_mass, is_coarse, restriction_row, solve_block};
 use bmgard_core::tile::{Lanes, Quantiser};
 use bmgard_core::{Real, Symbol};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
@@ -53,11 +53,14 @@ impl<T: Real> AxisOperator<T> {
 }
 
 simd! {
-    /// Applies the operator along the slower dimension of a matrix: `n` rows in, `coarse` rows out.
-    fn apply_rows<T: Real>(operator: &AxisOperator<T>, input: ArrayView2<'_, T>, output: &mut ArrayViewMut2<'_, T>) {
-        for j in 0..operator.coarse {
+    /// Applies the operator along the slower dimension of a matrix to the coarse nodes `first..first + output.nrows()`, as if there
+    /// were no others: all `n` rows in, those nodes' rows out.
+    fn apply_rows<T: Real>(operator: &AxisOperator<T>, first: usize, input: ArrayView2<'_, T>, output: &mut ArrayViewMut2<'_, T>) {
+        let count = output.nrows();
+        for row in 0..count {
+            let j = first + row;
             for (term, (i, weight)) in operator.terms(j).enumerate() {
-                let (source, mut target) = (input.row(i), output.row_mut(j));
+                let (source, mut target) = (input.row(i), output.row_mut(row));
                 let pairs = target.iter_mut().zip(source.iter());
                 if term == 0 {
                     pairs.for_each(|(t, &s)| *t = s * weight);
@@ -65,50 +68,85 @@ simd! {
                     pairs.for_each(|(t, &s)| *t = s.fma(weight, *t));
                 }
             }
-            if j > 0 {
+            if row > 0 {
                 let factor = -operator.lower[j - 1];
-                let (before, mut now) = output.multi_slice_mut((ndarray::s![j - 1, ..], ndarray::s![j, ..]));
+                let (before, mut now) = output.multi_slice_mut((ndarray::s![row - 1, ..], ndarray::s![row, ..]));
                 now.iter_mut().zip(before.iter()).for_each(|(n, &b)| *n = b.fma(factor, *n));
             }
         }
-        for j in (0..operator.coarse).rev() {
+        for row in (0..count).rev() {
+            let j = first + row;
             let (inverse, factor) = (operator.inverse[j], -operator.lower[j]);
-            if j + 1 == operator.coarse {
-                output.row_mut(j).iter_mut().for_each(|v| *v = *v * inverse);
+            if row + 1 == count {
+                output.row_mut(row).iter_mut().for_each(|v| *v = *v * inverse);
             } else {
-                let (mut now, after) = output.multi_slice_mut((ndarray::s![j, ..], ndarray::s![j + 1, ..]));
+                let (mut now, after) = output.multi_slice_mut((ndarray::s![row, ..], ndarray::s![row + 1, ..]));
                 now.iter_mut().zip(after.iter()).for_each(|(n, &a)| *n = a.fma(factor, *n * inverse));
             }
         }
     }
 
-    /// Applies the operator along a contiguous line.
-    fn apply_line<T: Real>(operator: &AxisOperator<T>, input: &[T], output: &mut [T]) {
+    /// [`apply_rows`] along a contiguous line.
+    fn apply_line<T: Real>(operator: &AxisOperator<T>, first: usize, input: &[T], output: &mut [T]) {
         let mut before = T::ZERO;
-        for j in 0..operator.coarse {
+        for (row, out) in output.iter_mut().enumerate() {
             let mut sum = T::ZERO;
-            for (term, (i, weight)) in operator.terms(j).enumerate() {
+            for (term, (i, weight)) in operator.terms(first + row).enumerate() {
                 sum = if term == 0 { input[i] * weight } else { input[i].fma(weight, sum) };
             }
-            if j > 0 {
-                sum = before.fma(-operator.lower[j - 1], sum);
+            if row > 0 {
+                sum = before.fma(-operator.lower[first + row - 1], sum);
             }
-            output[j] = sum;
+            *out = sum;
             before = sum;
         }
+        let last = output.len() - 1;
         let mut after = T::ZERO;
-        for j in (0..operator.coarse).rev() {
-            let scaled = output[j] * operator.inverse[j];
-            after = if j + 1 == operator.coarse { scaled } else { after.fma(-operator.lower[j], scaled) };
-            output[j] = after;
+        for (row, out) in output.iter_mut().enumerate().rev() {
+            let scaled = *out * operator.inverse[first + row];
+            after = if row == last { scaled } else { after.fma(-operator.lower[first + row], scaled) };
+            *out = after;
         }
+    }
+}
+
+/// Columns that one task works on.
+const COLUMNS: usize = 4096;
+
+/// Applies the operator along the slower dimension of the matrix `n` x `inner`, block by block.
+fn apply<T: Real>(operator: &AxisOperator<T>, inner: usize, input: &[T], output: &mut [T]) {
+    output.par_chunks_mut(SOLVE_BLOCK as usize * inner).enumerate().for_each(|(block, output)| {
+        let [start, end, first, last] = solve_block(block as u64, operator.coarse as u64).map(|j| j as usize);
+        if (first, last) == (start, end) {
+            apply_block(operator, inner, first, input, output);
+        } else {
+            let mut solved = vec![T::ZERO; (last - first) * inner];
+            apply_block(operator, inner, first, input, &mut solved);
+            output.copy_from_slice(&solved[(start - first) * inner..(end - first) * inner]);
+        }
+    });
+}
+
+/// One block of [`apply`].
+fn apply_block<T: Real>(operator: &AxisOperator<T>, inner: usize, first: usize, input: &[T], output: &mut [T]) {
+    if inner == 1 {
+        apply_line(operator, first, input, output);
+        return;
+    }
+    // Both shapes hold by construction of the slices.
+    let rows = output.len() / inner;
+    let shaped = (ArrayView2::from_shape((operator.n, inner), input), ArrayViewMut2::from_shape((rows, inner), output));
+    if let (Ok(input), Ok(mut output)) = shaped {
+        output
+            .axis_chunks_iter_mut(Axis(1), COLUMNS)
+            .into_par_iter()
+            .zip(input.axis_chunks_iter(Axis(1), COLUMNS))
+            .for_each(|(mut output, input)| apply_rows(operator, first, input, &mut output));
     }
 }
 
 /// The correction on the coarse grid of coefficients on the fine one.
 fn correction<T: Real>(details: Vec<T>, dims: Dims) -> Vec<T> {
-    /// Columns that one task works on.
-    const COLUMNS: usize = 4096;
     let mut now = details;
     let mut dims = dims.map(|n| n as usize);
     for axis in 0..3 {
@@ -119,23 +157,9 @@ fn correction<T: Real>(details: Vec<T>, dims: Dims) -> Vec<T> {
         let outer: usize = dims[..axis].iter().product();
         let (n, coarse) = (dims[axis], operator.coarse);
         let mut next = vec![T::ZERO; outer * coarse * inner];
-        next.par_chunks_mut(coarse * inner).zip(now.par_chunks(n * inner)).for_each(|(output, input)| {
-            if inner == 1 {
-                apply_line(&operator, input, output);
-                return;
-            }
-            // Both shapes hold by construction of the chunks.
-            let (Ok(input), Ok(mut output)) =
-                (ArrayView2::from_shape((n, inner), input), ArrayViewMut2::from_shape((coarse, inner), output))
-            else {
-                return;
-            };
-            output
-                .axis_chunks_iter_mut(Axis(1), COLUMNS)
-                .into_par_iter()
-                .zip(input.axis_chunks_iter(Axis(1), COLUMNS))
-                .for_each(|(mut output, input)| apply_rows(&operator, input, &mut output));
-        });
+        next.par_chunks_mut(coarse * inner)
+            .zip(now.par_chunks(n * inner))
+            .for_each(|(output, input)| apply(&operator, inner, input, output));
         dims[axis] = coarse;
         now = next;
     }
@@ -318,23 +342,23 @@ mod tests {
     #[test]
     fn the_correction_solves_the_normal_equations() {
         // (Mc^-1 Pi^T M) c, multiplied with Mc again, is Pi^T M c.
-        for n in [3, 4, 5, 8, 9, 16, 17, 100, 101] {
+        for n in [3, 4, 5, 8, 9, 16, 17, 100, 101, 511, 512, 1200, 5001] {
             let operator = AxisOperator::<f64>::new(n).unwrap();
             let input: Vec<f64> = (0..n).map(|i| ((i * i + 3 * i) % 17) as f64).collect();
             let mut out = vec![0.0; operator.coarse];
-            apply_line(&operator, &input, &mut out);
-            let mut rows = vec![0.0; operator.coarse];
-            let view = |v: &[f64], rows: usize| ndarray::Array2::from_shape_vec((rows, 1), v.to_vec()).unwrap();
-            let mut as_rows = view(&rows, operator.coarse);
-            apply_rows(&operator, view(&input, n as usize).view(), &mut as_rows.view_mut());
-            assert_eq!(as_rows.into_raw_vec_and_offset().0, out, "both ways to apply it agree to the bit");
+            apply(&operator, 1, &input, &mut out);
+            // Three equal columns, through the other loop.
+            let columns: Vec<f64> = input.iter().flat_map(|&v| [v; 3]).collect();
+            let mut rows = vec![0.0; operator.coarse * 3];
+            apply(&operator, 3, &columns, &mut rows);
+            assert_eq!(rows, out.iter().flat_map(|&v| [v; 3]).collect::<Vec<_>>(), "both ways to apply it agree to the bit");
             for j in 0..operator.coarse {
                 let (diagonal, off) = coarse_mass(j as u64, n);
                 let before = if j > 0 { coarse_mass(j as u64 - 1, n).1 * out[j - 1] } else { 0.0 };
                 let after = if j + 1 < operator.coarse { off * out[j + 1] } else { 0.0 };
-                rows[j] = before + diagonal * out[j] + after;
+                let row = before + diagonal * out[j] + after;
                 let expected: f64 = operator.terms(j).map(|(i, w)| w * input[i]).sum();
-                approx::assert_relative_eq!(rows[j], expected, max_relative = 1e-12, epsilon = 1e-12);
+                approx::assert_relative_eq!(row, expected, max_relative = 1e-12, epsilon = 1e-12);
             }
         }
     }
