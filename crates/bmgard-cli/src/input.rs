@@ -25,6 +25,11 @@ pub fn is_stdio(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// How messages call an input.
+pub fn name(path: &Path) -> String {
+    if is_stdio(path) { "standard input".into() } else { path.display().to_string() }
+}
+
 /// The bytes of a file.
 pub enum Bytes {
     /// Of an ordinary file.
@@ -36,12 +41,12 @@ pub enum Bytes {
 impl Bytes {
     /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> Outcome<Self> {
+        let cannot = || format!("cannot read {}", name(path));
         if is_stdio(path) {
             let mut bytes = Vec::new();
-            stdin().lock().read_to_end(&mut bytes).or_fail(Kind::BadFile, || "cannot read standard input")?;
+            stdin().lock().read_to_end(&mut bytes).or_fail(Kind::BadFile, cannot)?;
             return Ok(Self::Read(bytes));
         }
-        let cannot = || format!("cannot read {}", path.display());
         let file = File::open(path).or_fail(Kind::BadFile, cannot)?;
         if file.metadata().or_fail(Kind::BadFile, cannot)?.is_dir() {
             return Err(Failure::new(Kind::BadFile, format!("{}: it is a folder", cannot())));
@@ -153,7 +158,7 @@ impl Field {
 
     fn from_raw(path: &Path, bytes: Bytes, layout: &LayoutArgs, fallback: Option<&Self>) -> Outcome<Self> {
         let dtype = layout.dtype.or_else(|| names::dtype(path)).or(fallback.map(Self::dtype)).ok_or_else(|| {
-            Failure::new(Kind::Usage, format!("the type of {}'s values is unknown: add --dtype f32 or --dtype f64", path.display()))
+            Failure::new(Kind::Usage, format!("the type of {}'s values is unknown: add --dtype f32 or --dtype f64", name(path)))
         })?;
         let (shape, origin) = match (&layout.shape, names::shape(path), fallback) {
             (Some(shape), ..) => (shape.clone(), "--shape"),
@@ -162,7 +167,7 @@ impl Field {
             _ => {
                 let message = format!(
                     "the shape of {} is unknown: add --shape ({} bytes are {} values of {dtype})",
-                    path.display(),
+                    name(path),
                     bytes.len(),
                     bytes.len() / dtype.size()
                 );
@@ -185,7 +190,7 @@ impl Field {
     }
 
     fn from_npy(path: &Path, bytes: Bytes, layout: &LayoutArgs) -> Outcome<Self> {
-        let bad = |failure: Failure| failure.context(format!("cannot read {} as NumPy's .npy", path.display()));
+        let bad = |failure: Failure| failure.context(format!("cannot read {} as NumPy's .npy", name(path)));
         let (dims, dtype) = match npy_dims::<f32>(&bytes) {
             Err(ViewNpyError::WrongDescriptor(_)) => (npy_dims::<f64>(&bytes), DType::F64),
             result => (result, DType::F32),
@@ -266,8 +271,7 @@ fn explain(error: ViewNpyError) -> Failure {
 /// Names both sizes of a file that does not hold what its shape and type say, and shapes and types that would fit.
 fn mismatch(path: &Path, actual: u64, shape: &Shape, dtype: DType, origin: &str) -> String {
     let size = dtype.size() as u64;
-    let mut text =
-        format!("{} has {actual} bytes, but shape {shape} (from {origin}) of {dtype} has {}", path.display(), shape.len() * size);
+    let mut text = format!("{} has {actual} bytes, but shape {shape} (from {origin}) of {dtype} has {}", name(path), shape.len() * size);
     let hints = plausible(actual, shape, dtype);
     if hints.is_empty() {
         if !actual.is_multiple_of(size) {

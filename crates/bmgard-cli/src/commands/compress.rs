@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::CompressArgs;
 use crate::commands::min_max;
 use crate::failure::{Failure, Kind, OrFail, Outcome};
-use crate::input::{Bytes, Field, with_values};
+use crate::input::{self, Bytes, Field, with_values};
 use crate::output::{self, Target};
 use crate::progress;
 use crate::report::{self, Channel, Rows};
@@ -26,7 +26,7 @@ pub fn run(args: &CompressArgs) -> Outcome {
             Ok((written, verified))
         })
     });
-    let (written, verified) = outcome.map_err(|failure| failure.context(format!("cannot compress {}", args.input.display())))?;
+    let (written, verified) = outcome.map_err(|failure| failure.context(format!("cannot compress {}", input::name(&args.input))))?;
     let channel = target.report_channel();
     if matches!(target, Target::Stream { .. }) {
         target.write_bytes(&written.archive)?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args::DecompressArgs;
 use crate::failure::{Failure, Outcome};
-use crate::input::Bytes;
+use crate::input::{self, Bytes};
 use crate::output::{self, Target};
 use crate::progress;
 use crate::report::{self, Rows};
@@ -20,7 +20,7 @@ use crate::report::{self, Rows};
 pub fn run(args: &DecompressArgs) -> Outcome {
     let mut target = Target::create(&args.output, Some(&args.input), args.overwrite)?;
     let archive = Bytes::open(&args.input)?;
-    let cannot = |failure: Failure| failure.context(format!("cannot decompress {}", args.input.display()));
+    let cannot = |failure: Failure| failure.context(format!("cannot decompress {}", input::name(&args.input)));
     let info = bmgard::inspect(&archive).map_err(|error| cannot(error.into()))?;
     let shape = Shape::new(&info.shape)?;
     let start = Instant::now();

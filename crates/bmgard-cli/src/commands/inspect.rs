@@ -4,7 +4,7 @@ use bmgard::ArchiveInfo;
 
 use crate::args::InspectArgs;
 use crate::failure::{Failure, Outcome};
-use crate::input::Bytes;
+use crate::input::{self, Bytes};
 use crate::report::{self, Channel, Rows};
 
 /// The most chunks that people are shown; `--json` has them all.
@@ -14,7 +14,7 @@ const SHOWN_CHUNKS: usize = 32;
 pub fn run(args: &InspectArgs) -> Outcome {
     let archive = Bytes::open(&args.archive)?;
     let info =
-        bmgard::inspect(&archive).map_err(|error| Failure::from(error).context(format!("cannot read {}", args.archive.display())))?;
+        bmgard::inspect(&archive).map_err(|error| Failure::from(error).context(format!("cannot read {}", input::name(&args.archive))))?;
     if args.json {
         return Channel::Stdout.json(&info);
     }
