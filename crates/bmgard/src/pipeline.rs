@@ -81,7 +81,6 @@ fn code_chunk<T: Value, B: Backend<T>>(
     let levels = field.levels.clamped(dims, field.d);
     let quantisers: Vec<Quantiser<T>> =
         budget::steps(field.budget, field.bound, field.d, levels.total()).into_iter().map(Quantiser::new).collect();
-    let mask = specials.map(|s| &s.mask);
     let values = match specials {
         None => Cow::Borrowed(values),
         Some(specials) => {
@@ -90,11 +89,13 @@ fn code_chunk<T: Value, B: Backend<T>>(
             Cow::Owned(filled)
         }
     };
-    let symbols = backend.decompose(&plan, &values, mask, &quantisers, field.budget == ErrorBudget::Mgard)?;
-    let books: Vec<Codebook> = backend.histograms(&plan, &symbols, mask)?.iter().map(Codebook::new).collect();
-    let streams = backend.encode(&plan, &symbols, mask, &books)?;
+    let mask = backend.load_mask(specials.map(|s| &s.mask))?;
+    let loaded = backend.load(Cow::Borrowed(&*values))?;
+    let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, field.budget == ErrorBudget::Mgard)?;
+    let books: Vec<Codebook> = backend.histograms(&plan, &symbols, &mask)?.iter().map(Codebook::new).collect();
+    let streams = backend.encode(&plan, &symbols, &mask, &books)?;
     let decoded = backend.recompose(&plan, &symbols, &quantisers)?;
-    let verdict = backend.verify(&values, &decoded, mask, field.bound)?;
+    let verdict = backend.verify(&loaded, &decoded, &mask, field.bound)?;
 
     let mut sections = special_sections(specials);
     if !verdict.broken.is_empty() {
@@ -166,8 +167,10 @@ fn decode_chunk<T: Value, B: Backend<T>>(
             (lengths, chunk.section(SectionId::Payload(level)))
         })
         .collect();
-    let symbols = backend.decode(&plan, specials.map(|s| &s.mask), &books, &streams)?;
-    let mut values = backend.recompose(&plan, &symbols, &quantisers)?;
+    let mask = backend.load_mask(specials.map(|s| &s.mask))?;
+    let symbols = backend.decode(&plan, &mask, &books, &streams)?;
+    let values = backend.recompose(&plan, &symbols, &quantisers)?;
+    let mut values = backend.store(values)?;
     debug_assert_eq!(values.len(), plan.values());
     let counts = chunk.section(SectionId::PatchCounts);
     if !counts.is_empty() {

@@ -4,6 +4,8 @@ pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 
+use std::borrow::Cow;
+
 use bmgard_core::tile::Quantiser;
 
 use crate::huffman::{Codebook, Histogram};
@@ -64,35 +66,55 @@ pub(crate) struct Verdict {
 
 /// One backend's stages for values of type `T`. All results are the same on every backend, bit for bit.
 pub(crate) trait Backend<T: Value> {
-    /// The symbols of all levels of a chunk, where the backend keeps them.
+    /// A chunk's values, where the backend keeps them.
+    type Values<'a>;
+
+    /// The flags of a chunk's special values, likewise.
+    type Mask<'a>;
+
+    /// The symbols of all levels of a chunk, likewise.
     type Symbols;
 
     /// Minimum, maximum and the number of special values of a whole field.
     fn statistics(&mut self, values: &[T], fill: Option<T>) -> Result<FieldStatistics<T>>;
 
-    /// Takes a chunk (without special values: they were replaced) apart, level by level, and quantises it.
+    /// Takes a chunk's values; special ones were replaced.
+    fn load<'a>(&mut self, values: Cow<'a, [T]>) -> Result<Self::Values<'a>>;
+
+    /// Takes a chunk's flags.
+    fn load_mask<'a>(&mut self, mask: Option<&'a Mask>) -> Result<Self::Mask<'a>>;
+
+    /// Takes a chunk apart, level by level, and quantises it.
     fn decompose(
         &mut self,
         plan: &ChunkPlan,
-        values: &[T],
-        mask: Option<&Mask>,
+        values: &Self::Values<'_>,
+        mask: &Self::Mask<'_>,
         quantisers: &[Quantiser<T>],
         open_loop: bool,
     ) -> Result<Self::Symbols>;
 
     /// Counts tokens, one histogram for each of [`ChunkPlan::contexts`].
-    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>) -> Result<Vec<Histogram>>;
+    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Self::Mask<'_>) -> Result<Vec<Histogram>>;
 
     /// Codes every level.
-    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>, books: &[Codebook]) -> Result<Vec<Stream>>;
+    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Self::Mask<'_>, books: &[Codebook]) -> Result<Vec<Stream>>;
 
     /// Decodes every level.
-    fn decode(&mut self, plan: &ChunkPlan, mask: Option<&Mask>, books: &[Codebook], streams: &[(Vec<u16>, &[u8])])
-    -> Result<Self::Symbols>;
+    fn decode(
+        &mut self,
+        plan: &ChunkPlan,
+        mask: &Self::Mask<'_>,
+        books: &[Codebook],
+        streams: &[(Vec<u16>, &[u8])],
+    ) -> Result<Self::Symbols>;
 
     /// Puts a chunk together again, exactly as every decoder does.
-    fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Vec<T>>;
+    fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Self::Values<'static>>;
 
     /// Finds the values that break the bound: `!(|x - x'| <= bound)` in f64. Masked values take no part.
-    fn verify(&mut self, values: &[T], decoded: &[T], mask: Option<&Mask>, bound: f64) -> Result<Verdict>;
+    fn verify(&mut self, values: &Self::Values<'_>, decoded: &Self::Values<'_>, mask: &Self::Mask<'_>, bound: f64) -> Result<Verdict>;
+
+    /// Hands decoded values to the host.
+    fn store(&mut self, values: Self::Values<'static>) -> Result<Vec<T>>;
 }

@@ -8,6 +8,8 @@ mod simd;
 #[cfg(feature = "cuda")]
 pub(crate) use local::{decompose as decompose_local, recompose as recompose_local};
 
+use std::borrow::Cow;
+
 use bmgard_core::tile::Quantiser;
 use bmgard_core::{Real, Symbol};
 use rayon::prelude::*;
@@ -26,6 +28,8 @@ pub(crate) struct Cpu;
 const BLOCK: usize = 1 << 16;
 
 impl<T: Value> Backend<T> for Cpu {
+    type Values<'a> = Cow<'a, [T]>;
+    type Mask<'a> = Option<&'a Mask>;
     type Symbols = Vec<Vec<T::Symbol>>;
 
     fn statistics(&mut self, values: &[T], fill: Option<T>) -> Result<FieldStatistics<T>> {
@@ -45,15 +49,23 @@ impl<T: Value> Backend<T> for Cpu {
             .reduce(FieldStatistics::default, FieldStatistics::merge))
     }
 
+    fn load<'a>(&mut self, values: Cow<'a, [T]>) -> Result<Cow<'a, [T]>> {
+        Ok(values)
+    }
+
+    fn load_mask<'a>(&mut self, mask: Option<&'a Mask>) -> Result<Option<&'a Mask>> {
+        Ok(mask)
+    }
+
     fn decompose(
         &mut self,
         plan: &ChunkPlan,
-        values: &[T],
-        mask: Option<&Mask>,
+        values: &Cow<'_, [T]>,
+        mask: &Option<&Mask>,
         quantisers: &[Quantiser<T>],
         open_loop: bool,
     ) -> Result<Self::Symbols> {
-        let mut now = std::borrow::Cow::Borrowed(values);
+        let mut now = Cow::Borrowed(&**values);
         let mut out = Vec::with_capacity(plan.levels.len());
         for (index, (level, quantiser)) in plan.levels.iter().zip(quantisers).enumerate() {
             let mask = mask.filter(|_| index == 0);
@@ -68,7 +80,7 @@ impl<T: Value> Backend<T> for Cpu {
         Ok(out)
     }
 
-    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>) -> Result<Vec<Histogram>> {
+    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Option<&Mask>) -> Result<Vec<Histogram>> {
         let mut out = Vec::with_capacity(plan.levels.len() * CLASSES);
         for (index, (level, symbols)) in plan.levels.iter().zip(symbols).enumerate() {
             out.extend(coding::histograms(symbols, level, plan.d, mask.filter(|_| index == 0)));
@@ -77,7 +89,7 @@ impl<T: Value> Backend<T> for Cpu {
         Ok(out)
     }
 
-    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: Option<&Mask>, books: &[Codebook]) -> Result<Vec<Stream>> {
+    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Option<&Mask>, books: &[Codebook]) -> Result<Vec<Stream>> {
         let levels = plan.levels.iter().zip(symbols).zip(books.chunks(CLASSES)).enumerate();
         Ok(levels
             .map(|(index, ((level, symbols), books))| coding::encode(symbols, level, plan.d, mask.filter(|_| index == 0), books))
@@ -87,7 +99,7 @@ impl<T: Value> Backend<T> for Cpu {
     fn decode(
         &mut self,
         plan: &ChunkPlan,
-        mask: Option<&Mask>,
+        mask: &Option<&Mask>,
         books: &[Codebook],
         streams: &[(Vec<u16>, &[u8])],
     ) -> Result<Self::Symbols> {
@@ -99,7 +111,7 @@ impl<T: Value> Backend<T> for Cpu {
             .collect()
     }
 
-    fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Vec<T>> {
+    fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Cow<'static, [T]>> {
         let mut now = Vec::new();
         for ((level, symbols), quantiser) in plan.levels.iter().zip(symbols).zip(quantisers).rev() {
             now = match level.kind {
@@ -108,10 +120,14 @@ impl<T: Value> Backend<T> for Cpu {
                 LevelKind::Local => local::recompose(symbols, &now, level, plan.d, quantiser),
             };
         }
-        Ok(now)
+        Ok(now.into())
     }
 
-    fn verify(&mut self, values: &[T], decoded: &[T], mask: Option<&Mask>, bound: f64) -> Result<Verdict> {
+    fn store(&mut self, values: Cow<'static, [T]>) -> Result<Vec<T>> {
+        Ok(values.into_owned())
+    }
+
+    fn verify(&mut self, values: &Cow<'_, [T]>, decoded: &Cow<'_, [T]>, mask: &Option<&Mask>, bound: f64) -> Result<Verdict> {
         let parts: Vec<Verdict> = values
             .par_chunks(BLOCK)
             .zip(decoded.par_chunks(BLOCK))
