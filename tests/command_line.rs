@@ -710,6 +710,17 @@ fn people_get_a_short_report() {
 }
 
 #[test]
+fn the_demo_shows_commands_and_leaves_nothing() {
+    let room = Room::new();
+    let before = room.files();
+    let printed = room.ok(&["demo"]);
+    for word in ["$ bmgard compress", "ratio", "verdict", "kept"] {
+        assert!(printed.contains(word), "{word}: {printed}");
+    }
+    assert_eq!(room.files(), before);
+}
+
+#[test]
 fn archives_do_not_depend_on_threads() {
     let room = Room::new();
     room.ok(&["gen", "turbulence", "t_40x50x60.f32"]);

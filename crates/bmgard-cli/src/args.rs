@@ -73,6 +73,8 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Measure the speed of compression and decompression
     Bench(BenchArgs),
+    /// Generate, compress, decompress and compare a small field in a temporary folder, and show how
+    Demo,
 }
 
 /// How raw values are to be read.

@@ -1,4 +1,4 @@
-//! The command line of bmgard: `compress`, `decompress`, `inspect`, `compare`, `gen`, `devices` and `bench`.
+//! The command line of bmgard: `compress`, `decompress`, `inspect`, `compare`, `gen`, `devices`, `bench` and `demo`.
 //!
 //! [`main`] is the whole program. Its promises to scripts are the flags, the exit codes and the keys of the `--json` objects; numbers
 //! in them that are not finite (the PSNR of an exact copy, say) are `null`.
@@ -54,5 +54,6 @@ fn run(cli: &Cli) -> Outcome {
         Command::Gen(args) => commands::generate::run(args),
         Command::Devices(args) => commands::devices::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Demo => commands::demo::run(),
     }
 }

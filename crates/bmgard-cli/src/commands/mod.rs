@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compare;
 pub mod compress;
 pub mod decompress;
+pub mod demo;
 pub mod devices;
 pub mod generate;
 pub mod inspect;
