@@ -164,33 +164,40 @@ fn every_change_of_a_byte_is_an_error() {
     }
 }
 
+/// How many archives were read without an error.
+fn read_without_error(archives: impl Iterator<Item = Vec<u8>>) -> usize {
+    archives.filter(|archive| decode(archive).is_ok()).count()
+}
+
 #[test]
 fn no_change_of_a_byte_with_repaired_checksums_panics() {
     for sample in samples() {
-        // Not every byte of the long stream, but all of the rest.
-        let step = if sample.archive.len() > 4000 { 3 } else { 1 };
-        for position in (0..sample.archive.len()).filter(|&position| position < 1000 || position % step == 0) {
-            for mask in [0x01, 0x10, 0x80, 0xFF] {
-                let mut changed = sample.archive.clone();
-                changed[position] ^= mask;
-                repair(&mut changed);
-                let _ = decode(&changed);
-            }
-        }
+        // Every byte of the headers, and some of long payloads.
+        let step = 1 + sample.archive.len() / 700;
+        let positions = (0..sample.archive.len()).filter(|&position| position < 500 || position % step == 0);
+        let changes = positions.flat_map(|position| [0x01, 0x10, 0xFF].map(|mask| (position, mask)));
+        let read = read_without_error(changes.map(|(position, mask)| {
+            let mut changed = sample.archive.clone();
+            changed[position] ^= mask;
+            repair(&mut changed);
+            changed
+        }));
+        // The checksums were repaired indeed.
+        assert!(read > 20, "{}: only {read}", sample.name);
     }
 }
 
 #[test]
 fn no_set_of_changes_with_repaired_checksums_panics() {
     for sample in samples() {
-        for round in 0..400 {
+        let read = read_without_error((0..1000).map(|round| {
             let mut changed = sample.archive.clone();
-            for change in 0..1 + round % 7 {
+            for change in 0..1 + round % 4 {
                 let word = random(round, change);
                 let position = (word >> 32) as usize % changed.len();
-                let length = 1 + word as usize % 9;
+                let length = 1 + (word >> 16) as usize % 5;
                 for (offset, byte) in changed[position..].iter_mut().take(length).enumerate() {
-                    *byte = match word >> 8 & 3 {
+                    *byte = match word & 3 {
                         0 => 0xFF,
                         1 => 0,
                         _ => random(word, offset as u64) as u8,
@@ -198,8 +205,9 @@ fn no_set_of_changes_with_repaired_checksums_panics() {
                 }
             }
             repair(&mut changed);
-            let _ = decode(&changed);
-        }
+            changed
+        }));
+        assert!(read > 5, "{}: only {read}", sample.name);
     }
 }
 

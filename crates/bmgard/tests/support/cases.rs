@@ -266,8 +266,9 @@ pub fn greatest_levels(shape: &[u64]) -> Vec<u32> {
     }
 }
 
-/// Shapes whose numbers of levels are tried out.
-pub const LEVEL_SHAPES: [&[u64]; 10] = [&[1], &[2], &[7], &[8], &[100], &[1000], &[3, 50], &[40, 33], &[9, 100, 8], &[41, 24, 33]];
+/// Shapes whose numbers of levels are tried out; the last have dimensions that are solved in several blocks.
+pub const LEVEL_SHAPES: [&[u64]; 13] =
+    [&[1], &[2], &[7], &[8], &[100], &[3, 50], &[40, 33], &[9, 100, 8], &[41, 24, 33], &[3000], &[1300, 9], &[600, 5, 4], &[3, 1100, 3]];
 
 fn levels() -> Vec<Case> {
     let mut out = Vec::new();

@@ -5,6 +5,7 @@
 pub mod cases;
 pub mod fields;
 pub mod format;
+pub mod reference;
 
 use std::io::{Cursor, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,7 +56,7 @@ pub fn resolved_bound<T: Value>(values: &[T], config: &Config) -> f64 {
     if scale == 0.0 { 0.0 } else { (config.error_bound.value() * scale.min(f64::MAX)).min(f64::MAX) }
 }
 
-/// Compresses values twice, decodes them in two ways, and checks everything that can be known of archive, summary and values. Returns
+/// Compresses values twice, decodes them in three ways, and checks everything that can be known of archive, summary and values. Returns
 /// the archive.
 pub fn check<T: Value>(values: &[T], shape: &[u64], config: &Config) -> Vec<u8> {
     let shape = Shape::new(shape).unwrap();
@@ -87,6 +88,9 @@ pub fn check<T: Value>(values: &[T], shape: &[u64], config: &Config) -> Vec<u8> 
     let dims: Vec<u64> = again.shape().iter().map(|&n| n as u64).collect();
     assert_eq!(dims, shape.dims());
     assert!(bits(&again.into_raw_vec_and_offset().0) == bits(&decoded), "the two ways to decode differ");
+    for (position, (x, y)) in reference::decode::<T>(&archive).iter().zip(&decoded).enumerate() {
+        assert!(x.bits() == y.bits(), "position {position}: a decoder written from the document says {x:?}, not {y:?}");
+    }
 
     let info = inspect(&archive).unwrap();
     let expected = Summary {
