@@ -97,7 +97,9 @@ fn decode(archive: &[u8]) -> Result<Vec<u64>> {
         let decoded = decompress::<T>(archive)?.into_raw_vec_and_offset().0;
         let mut again = vec![T::ZERO; decoded.len()];
         decompress_into(archive, &mut again, BackendChoice::Cpu, &mut |_| {}).unwrap();
-        assert!(bits(&decoded) == bits(&again), "the two ways to decode differ");
+        // Which NaN a damaged step makes of a value is the processor's choice.
+        let same = |(x, y): (&T, &T)| x.bits() == y.bits() || (x.to_f64().is_nan() && y.to_f64().is_nan());
+        assert!(decoded.iter().zip(&again).all(same), "the two ways to decode differ");
         Ok(bits(&decoded))
     }
     let info = inspect(archive);
