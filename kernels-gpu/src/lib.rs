@@ -6,5 +6,8 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod coding;
+pub mod field;
+pub mod global;
 pub mod local;
 pub mod selftest;

@@ -19,7 +19,8 @@ const LIMIT: u64 = 64 << 20;
 /// `bundle-gpu`: builds the folder `out`.
 pub fn build(out: &Path) -> Result<()> {
     if out.exists() {
-        let is_bundle = out.join("run-tests").is_file() || fs::read_dir(out)?.next().is_none();
+        // An interrupted build leaves the folder of the tests, the first thing that it makes.
+        let is_bundle = out.join("run-tests").is_file() || out.join("tests").is_dir() || fs::read_dir(out)?.next().is_none();
         if !is_bundle {
             bail!("{} is there already, and is no bundle", out.display());
         }

@@ -1,91 +1,97 @@
 //! Bit strings, least significant bit first.
 
-/// Appends bits to bytes.
-#[derive(Default)]
-pub(crate) struct BitWriter {
-    bytes: Vec<u8>,
+/// Writes bits into a buffer that has room for them and [`BitWriter::SLACK`] bytes more: whole words are stored, and moved past only as
+/// far as they are full.
+pub(crate) struct BitWriter<'a> {
+    out: &'a mut [u8],
+    at: usize,
     pending: u64,
     count: u32,
 }
 
-impl BitWriter {
+impl<'a> BitWriter<'a> {
+    /// Bytes that may be overwritten after the last one that counts.
+    pub(crate) const SLACK: usize = 8;
+
+    pub(crate) fn new(out: &'a mut [u8]) -> Self {
+        Self { out, at: 0, pending: 0, count: 0 }
+    }
+
     /// Appends the low `count` (at most 56) bits of `bits`; the others must be 0.
     #[inline(always)]
     pub(crate) fn put(&mut self, bits: u64, count: u32) {
-        debug_assert!(count <= 56 && (count == 64 || bits >> count == 0));
+        debug_assert!(count <= 56 && bits >> count == 0);
         self.pending |= bits << self.count;
         self.count += count;
-        while self.count >= 8 {
-            self.bytes.push(self.pending as u8);
-            self.pending >>= 8;
-            self.count -= 8;
-        }
+        self.out[self.at..self.at + 8].copy_from_slice(&self.pending.to_le_bytes());
+        self.at += (self.count / 8) as usize;
+        self.pending >>= self.count & !7;
+        self.count &= 7;
     }
 
-    /// Pads to a whole byte with zeros.
-    pub(crate) fn align(&mut self) {
-        if self.count > 0 {
-            self.bytes.push(self.pending as u8);
-            self.pending = 0;
-            self.count = 0;
-        }
-    }
-
-    /// The bytes so far; call [`Self::align`] first.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        debug_assert_eq!(self.count, 0);
-        &self.bytes
-    }
-
-    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
-        self.align();
-        self.bytes
+    /// Pads to a whole byte with zeros; returns the number of bytes written.
+    pub(crate) fn finish(self) -> usize {
+        // The last bits are in the buffer already.
+        self.at + usize::from(self.count > 0)
     }
 }
 
-/// Reads bits off bytes; past the end there are zeros, and [`BitReader::finish`] says so.
+/// Reads bits off bytes through a word that is filled up now and then; past the end there are zeros, and [`BitReader::used`] tells.
 pub(crate) struct BitReader<'a> {
     bytes: &'a [u8],
-    position: usize,
+    start: usize,
+    at: usize,
+    word: u64,
+    count: u32,
 }
 
 impl<'a> BitReader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0 }
-    }
+    /// What [`BitReader::refill`] makes sure of, in bits.
+    pub(crate) const FILLED: u32 = 56;
 
-    /// The next bits, at least 56 of them, without moving on.
+    /// Reads from byte `start` on. (Bytes beyond what belongs to the reader may be looked at; who reads too far sees it by
+    /// [`BitReader::used`].)
     #[inline(always)]
-    pub(crate) fn peek(&self) -> u64 {
-        let at = self.position / 8;
-        let word = match self.bytes.get(at..at + 8) {
-            Some(bytes) => u64::from_le_bytes(bytes.try_into().unwrap_or([0; 8])),
-            None => {
-                let mut last = [0; 8];
-                let rest = self.bytes.get(at..).unwrap_or(&[]);
-                last[..rest.len()].copy_from_slice(rest);
-                u64::from_le_bytes(last)
-            }
-        };
-        word >> (self.position % 8)
+    pub(crate) fn new(bytes: &'a [u8], start: usize) -> Self {
+        Self { bytes, start, at: start, word: 0, count: 0 }
     }
 
+    /// Makes sure that [`BitReader::word`] has [`BitReader::FILLED`] valid bits.
+    #[inline(always)]
+    pub(crate) fn refill(&mut self) {
+        let next = match self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            Some(&bytes) => u64::from_le_bytes(bytes),
+            None => self.last_bytes(),
+        };
+        self.word |= next << self.count;
+        self.at += ((63 - self.count) / 8) as usize;
+        self.count |= Self::FILLED;
+    }
+
+    #[cold]
+    fn last_bytes(&self) -> u64 {
+        let mut last = [0; 8];
+        let rest = self.bytes.get(self.at..).unwrap_or(&[]);
+        last[..rest.len()].copy_from_slice(rest);
+        u64::from_le_bytes(last)
+    }
+
+    /// The next bits, lowest first.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> u64 {
+        self.word
+    }
+
+    /// Moves on by at most as many bits as are valid.
     #[inline(always)]
     pub(crate) fn skip(&mut self, count: u32) {
-        self.position += count as usize;
+        self.word >>= count;
+        self.count = self.count.wrapping_sub(count);
     }
 
-    /// The next `count` (at most 56) bits.
-    #[inline(always)]
-    pub(crate) fn take(&mut self, count: u32) -> u64 {
-        let bits = self.peek() & ((1 << count) - 1);
-        self.skip(count);
-        bits
-    }
-
-    /// Whether the bytes were read to their end: all of them, and none beyond.
-    pub(crate) fn finish(&self) -> bool {
-        self.position.div_ceil(8) == self.bytes.len()
+    /// The bytes used so far, the last perhaps in part.
+    pub(crate) fn used(&self) -> usize {
+        ((self.at - self.start) * 8 - self.count as usize).div_ceil(8)
     }
 }
 
@@ -124,18 +130,24 @@ mod tests {
     fn bits_come_back() {
         let fields: Vec<(u64, u32)> = (0..2000u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15), (i * 7 % 57) as u32)).collect();
         let fields: Vec<(u64, u32)> = fields.into_iter().map(|(v, n)| (v & ((1 << n) - 1), n)).collect();
-        let mut writer = BitWriter::default();
+        let mut bytes = vec![0xEE; 2000 * 7 + BitWriter::SLACK];
+        let mut writer = BitWriter::new(&mut bytes[3..]);
         for &(v, n) in &fields {
             writer.put(v, n);
         }
-        let bytes = writer.into_bytes();
-        let mut reader = BitReader::new(&bytes);
+        let length = writer.finish();
+        assert_eq!(length, fields.iter().map(|&(_, n)| n as usize).sum::<usize>().div_ceil(8));
+        bytes.truncate(3 + length);
+        let mut reader = BitReader::new(&bytes, 3);
         for &(v, n) in &fields {
-            assert_eq!(reader.take(n), v);
+            reader.refill();
+            assert_eq!(reader.word() & ((1 << n) - 1), v);
+            reader.skip(n);
         }
-        assert!(reader.finish());
-        reader.take(9);
-        assert!(!reader.finish());
+        assert_eq!(reader.used(), length);
+        reader.refill();
+        reader.skip(9);
+        assert_eq!(reader.used(), length + 1 + usize::from(length * 8 < 1 + fields.iter().map(|&(_, n)| n as usize).sum::<usize>()));
     }
 
     #[test]

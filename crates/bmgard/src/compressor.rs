@@ -6,9 +6,8 @@ use std::io::{Cursor, Seek, SeekFrom, Write};
 use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 
 use crate::archive::{Archive, Header, TABLE_ENTRY, write_table};
-use crate::backend::Backend;
-use crate::backend::cpu::Cpu;
-use crate::pipeline::{FieldPlan, compress_chunk, decompress_chunk};
+use crate::engine::Engine;
+use crate::pipeline::FieldPlan;
 use crate::plan::{ChunkGrid, Dims, Levels, count, dimensions};
 use crate::{BackendChoice, Config, DType, Error, Result, Shape, Value};
 
@@ -16,10 +15,9 @@ use crate::{BackendChoice, Config, DType, Error, Result, Shape, Value};
 const LEAST_CHUNK_BYTES: u64 = 4096;
 
 /// Compresses fields with one set of options.
-#[derive(Clone, Debug)]
 pub struct Compressor {
     config: Config,
-    backend: Cpu,
+    engine: Engine,
 }
 
 /// What a compression did.
@@ -62,6 +60,12 @@ pub fn worst_case_size_with(shape: &Shape, dtype: DType, max_chunk_bytes: u64) -
     shape.len() * size + 148 + grid.len() * (TABLE_ENTRY as u64 + 24)
 }
 
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compressor").field("config", &self.config).field("backend", &self.engine.name()).finish()
+    }
+}
+
 impl Compressor {
     /// Checks the options that do not depend on a field.
     ///
@@ -75,13 +79,13 @@ impl Compressor {
                 config.max_chunk_bytes
             )));
         }
-        Ok(Self { backend: open(config.backend)?, config })
+        Ok(Self { engine: Engine::open(config.backend)?, config })
     }
 
     /// The backend that does the work: `cpu` or `cuda`.
     #[must_use]
     pub fn backend_name(&self) -> &'static str {
-        "cpu"
+        self.engine.name()
     }
 
     /// Compresses an array of 1 to 4 dimensions; other memory layouts than C order are copied first.
@@ -124,7 +128,7 @@ impl Compressor {
         let grid = ChunkGrid::new(dims, self.config.max_chunk_bytes / size_of::<T>() as u64);
         let levels = Levels::choose(grid.chunk_box(0).1, d, self.config.local_levels, self.config.global_levels)?;
         let fill = self.config.fill.map(T::from_f64);
-        let statistics = self.backend.statistics(values, fill)?;
+        let statistics = self.engine.statistics(values, fill)?;
         let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
         let bound = self.config.error_bound.resolve(min_max);
         let field = FieldPlan { d, levels, bound, budget: self.config.error_budget, fill, statistics };
@@ -159,7 +163,7 @@ impl Compressor {
         for (index, entry) in table.iter_mut().enumerate() {
             let (origin, chunk_dims) = grid.chunk_box(index as u64);
             let chunk_values = slice_box(values, &grid, origin, chunk_dims);
-            let compressed = compress_chunk(&mut self.backend, &field, chunk_dims, &chunk_values)?;
+            let compressed = self.engine.compress_chunk(&field, chunk_dims, &chunk_values)?;
             let chunk_header = compressed.chunk.write_header();
             *entry = (compressed.chunk.size(), crc32fast::hash(&chunk_header));
             writer.write_all(&chunk_header)?;
@@ -179,17 +183,6 @@ impl Compressor {
         writer.seek(SeekFrom::Start(end))?;
         summary.compressed_bytes = end - start;
         Ok(summary)
-    }
-}
-
-/// The backend for a choice.
-fn open(choice: BackendChoice) -> Result<Cpu> {
-    match choice {
-        BackendChoice::Auto | BackendChoice::Cpu => Ok(Cpu),
-        BackendChoice::Cuda => Err(Error::BackendUnavailable {
-            backend: "cuda",
-            reason: "this release compresses on the CPU only; its GPU kernels are not yet a whole pipeline".into(),
-        }),
     }
 }
 
@@ -228,7 +221,7 @@ pub fn decompress<T: Value>(archive: &[u8]) -> Result<ArrayD<T>> {
 /// As [`decompress`], [`Error::LengthMismatch`] where `out` has another length than the stored field, and those of the backend. What
 /// `out` holds after an error is unspecified.
 pub fn decompress_into<T: Value>(archive: &[u8], out: &mut [T], backend: BackendChoice, progress: &mut dyn FnMut(u64)) -> Result<()> {
-    let mut backend = open(backend)?;
+    let mut engine = Engine::open(backend)?;
     let archive = Archive::read(archive)?;
     let header = &archive.header;
     check_type::<T>(header.dtype)?;
@@ -239,7 +232,7 @@ pub fn decompress_into<T: Value>(archive: &[u8], out: &mut [T], backend: Backend
     let mut done = 0;
     for index in 0..archive.len() {
         let (origin, dims) = header.grid.chunk_box(index as u64);
-        let values: Vec<T> = decompress_chunk(&mut backend, dims, d, &archive.chunk(index)?)?;
+        let values: Vec<T> = engine.decompress_chunk(dims, d, &archive.chunk(index)?)?;
         let rows = (0..dims[0]).flat_map(|z| (0..dims[1]).map(move |y| (z, y)));
         for ((z, y), row) in rows.zip(values.chunks(dims[2] as usize)) {
             let at = ((origin[0] + z) * header.grid.dims[1] + origin[1] + y) * header.grid.dims[2] + origin[2];

@@ -4,16 +4,11 @@ use bmgard_core::tile::Quantiser;
 
 use crate::Result;
 use crate::backend::cpu;
-use crate::backend::cuda::{Cuda, DeviceValue};
+use crate::backend::cuda::Cuda;
 use crate::plan::{ChunkPlan, Level, Levels};
 use crate::special::Mask;
 
-/// A type that both backends know.
-#[allow(private_bounds, reason = "callers need not name it")]
-pub trait Value: DeviceValue {}
-
-impl Value for f32 {}
-impl Value for f64 {}
+pub use crate::Value;
 
 /// One local level of a three-dimensional array.
 #[derive(Clone, Debug)]
@@ -73,15 +68,6 @@ impl Gpu {
     /// # Errors
     /// [`crate::Error::Device`].
     pub fn local_level<T: Value>(&self, case: &LocalLevel<T>, values: &[T], repeats: usize) -> Result<(Decomposed<T>, Vec<T>, [Times; 2])> {
-        let words = case.mask.as_ref().map(Mask::words_u32);
-        let buffers = self.0.upload(&case.level, values, words)?;
-        let forward = || self.0.decompose_local(&case.level, &buffers, case.quantiser, case.open_loop);
-        forward()?;
-        let forward_times = if repeats > 0 { self.0.time(repeats, forward)? } else { Vec::new() };
-        let decomposed = (self.0.download(&buffers.symbols)?, self.0.download(&buffers.coarse)?);
-        let inverse = || self.0.recompose_local(&case.level, &buffers, case.quantiser);
-        inverse()?;
-        let inverse_times = if repeats > 0 { self.0.time(repeats, inverse)? } else { Vec::new() };
-        Ok((decomposed, self.0.download(&buffers.values)?, [forward_times, inverse_times]))
+        self.0.local_level(&case.level, values, case.mask.as_ref(), case.quantiser, case.open_loop, repeats)
     }
 }

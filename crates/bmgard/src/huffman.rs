@@ -82,15 +82,13 @@ impl Codebook {
         (kraft <= 1 << MAX_LENGTH).then(|| Self { codes: canonical(&lengths), lengths })
     }
 
-    /// For every 12 bits that may come next: token | length << 8; length 0 where no code starts so.
-    pub(crate) fn decode_table(&self) -> Vec<u16> {
-        let mut table = vec![0; 1 << MAX_LENGTH];
+    /// Calls `f(next bits, token, length)` for each of the 2^12 values of the next 12 bits that a code starts.
+    pub(crate) fn for_each_start(&self, mut f: impl FnMut(usize, u32, u32)) {
         for (token, &length) in self.lengths.iter().enumerate().filter(|&(_, &l)| l > 0) {
-            for entry in table.iter_mut().skip(usize::from(self.codes[token])).step_by(1 << length) {
-                *entry = token as u16 | u16::from(length) << 8;
+            for bits in (usize::from(self.codes[token])..1 << MAX_LENGTH).step_by(1 << length) {
+                f(bits, token as u32, u32::from(length));
             }
         }
-        table
     }
 }
 
@@ -127,12 +125,13 @@ mod tests {
         let mut rest = bytes.as_slice();
         assert_eq!(Codebook::read(&mut rest).unwrap(), book);
         assert!(rest.is_empty());
-        let table = book.decode_table();
+        let mut table = vec![None; 1 << MAX_LENGTH];
+        book.for_each_start(|bits, token, length| assert_eq!(table[bits].replace((token as usize, length)), None));
         for token in (0..TOKENS).filter(|&t| histogram[t] > 0) {
             let (code, length) = book.code(token);
             assert!((1..=MAX_LENGTH as u32).contains(&length));
             for noise in 0..1u64 << (MAX_LENGTH as u32 - length) {
-                assert_eq!(table[(code | noise << length) as usize], token as u16 | (length as u16) << 8);
+                assert_eq!(table[(code | noise << length) as usize], Some((token, length)));
             }
         }
         book

@@ -28,6 +28,7 @@ mod config;
 #[doc(hidden)]
 pub mod conformance;
 mod device;
+mod engine;
 mod error;
 mod huffman;
 mod info;

@@ -29,6 +29,15 @@ impl Mask {
         self.words[position / 64] >> (position % 64) & 1 == 1
     }
 
+    /// The flags of 8 positions, lowest first; unset beyond the end.
+    #[inline(always)]
+    pub(crate) fn get8(&self, position: usize) -> u8 {
+        let (word, shift) = (position / 64, position % 64);
+        let low = self.words.get(word).map_or(0, |w| w >> shift);
+        let high = if shift > 56 { self.words.get(word + 1).map_or(0, |w| w << (64 - shift)) } else { 0 };
+        (low | high) as u8
+    }
+
     #[inline(always)]
     pub(crate) fn set(&mut self, position: usize) {
         self.words[position / 64] |= 1 << (position % 64);

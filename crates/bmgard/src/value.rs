@@ -71,6 +71,9 @@ impl Value for f64 {
 }
 
 mod sealed {
+    #[cfg(feature = "cuda")]
+    pub trait Sealed: crate::backend::cuda::DeviceValue {}
+    #[cfg(not(feature = "cuda"))]
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}

@@ -45,6 +45,18 @@ impl<T: Real> AxisOperator<T> {
         Some(Self { n: n as usize, coarse: coarse as usize, rows, lower, inverse })
     }
 
+    /// Coarse nodes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn coarse(&self) -> usize {
+        self.coarse
+    }
+
+    /// Per coarse node: its row, the factor to the next, the reciprocal of its pivot.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn tables(&self) -> (&[[T; 5]], &[T], &[T]) {
+        (&self.rows, &self.lower, &self.inverse)
+    }
+
     /// The fine nodes, and their weights, that the row of coarse node `j` sums, in order.
     fn terms(&self, j: usize) -> impl Iterator<Item = (usize, T)> + '_ {
         let first = bmgard_core::axis::fine_index(j as u64, self.n as u64) as usize;

@@ -187,7 +187,7 @@ simd! {
                 Live::Some(flags) => decompose_columns::<_, NZ, NY>(
                     |z, y| rows[z * NY + y],
                     &along_x,
-                    |z, y| flags[z * NY + y],
+                    |z, y| Live::<NZ, NY>::spread(flags[z * NY + y]),
                     quantiser,
                     open_loop,
                     store,
@@ -274,7 +274,8 @@ fn gather<T: Real, const NZ: usize, const NY: usize>(values: &[T], dims: [usize;
 /// Which nodes of a tile have coded details: those inside the array and not masked.
 pub(super) enum Live<const NZ: usize, const NY: usize> {
     All,
-    Some(Box<[[bool; TILE]; TILE * TILE]>),
+    /// A byte for each row, its first node lowest.
+    Some([u8; TILE * TILE]),
 }
 
 impl<const NZ: usize, const NY: usize> Live<NZ, NY> {
@@ -284,15 +285,20 @@ impl<const NZ: usize, const NY: usize> Live<NZ, NY> {
         if inside == sizes && mask.is_none() {
             return Self::All;
         }
-        let mut flags = Box::new([[false; TILE]; TILE * TILE]);
+        let in_row = u8::MAX >> (TILE - inside[2]);
+        let mut rows = [0; TILE * TILE];
         for z in 0..inside[0] {
             for y in 0..inside[1] {
                 let line = ((origin[0] + z) * dims[1] + origin[1] + y) * dims[2] + origin[2];
-                for (x, flag) in flags[z * NY + y].iter_mut().enumerate().take(inside[2]) {
-                    *flag = mask.is_none_or(|mask| !mask.get(line + x));
-                }
+                rows[z * NY + y] = in_row & !mask.map_or(0, |mask| mask.get8(line));
             }
         }
-        Self::Some(flags)
+        if rows[..NZ * NY].iter().all(|&row| row == u8::MAX) { Self::All } else { Self::Some(rows) }
+    }
+
+    /// A row's flags, spread out.
+    #[inline(always)]
+    fn spread(row: u8) -> [bool; TILE] {
+        std::array::from_fn(|x| row >> x & 1 == 1)
     }
 }

@@ -1,10 +1,14 @@
 //! The CPU backend: rayon over tiles, rows and segments.
 
-mod coding;
+mod decode;
+mod encode;
 mod global;
 mod local;
+mod order;
 mod simd;
 
+#[cfg(feature = "cuda")]
+pub(crate) use global::AxisOperator;
 #[cfg(feature = "cuda")]
 pub(crate) use local::{decompose as decompose_local, recompose as recompose_local};
 
@@ -83,7 +87,7 @@ impl<T: Value> Backend<T> for Cpu {
     fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Option<&Mask>) -> Result<Vec<Histogram>> {
         let mut out = Vec::with_capacity(plan.levels.len() * CLASSES);
         for (index, (level, symbols)) in plan.levels.iter().zip(symbols).enumerate() {
-            out.extend(coding::histograms(symbols, level, plan.d, mask.filter(|_| index == 0)));
+            out.extend(encode::histograms(symbols, level, plan.d, mask.filter(|_| index == 0)));
         }
         out.truncate(plan.contexts());
         Ok(out)
@@ -92,7 +96,7 @@ impl<T: Value> Backend<T> for Cpu {
     fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Option<&Mask>, books: &[Codebook]) -> Result<Vec<Stream>> {
         let levels = plan.levels.iter().zip(symbols).zip(books.chunks(CLASSES)).enumerate();
         Ok(levels
-            .map(|(index, ((level, symbols), books))| coding::encode(symbols, level, plan.d, mask.filter(|_| index == 0), books))
+            .map(|(index, ((level, symbols), books))| encode::encode(symbols, level, plan.d, mask.filter(|_| index == 0), books))
             .collect())
     }
 
@@ -106,7 +110,7 @@ impl<T: Value> Backend<T> for Cpu {
         let levels = plan.levels.iter().zip(streams).zip(books.chunks(CLASSES)).enumerate();
         levels
             .map(|(index, ((level, (lengths, payload)), books))| {
-                coding::decode(lengths, payload, level, plan.d, mask.filter(|_| index == 0), books)
+                decode::decode(lengths, payload, level, plan.d, mask.filter(|_| index == 0), books)
             })
             .collect()
     }

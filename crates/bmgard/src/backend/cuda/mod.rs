@@ -1,15 +1,22 @@
 //! The CUDA backend: kernels of the crate `kernels-gpu`, embedded as PTX, launched through `cust`.
 #![allow(unsafe_code, reason = "kernel launches and uninitialised device memory")]
 
-mod local;
+mod levels;
+mod memory;
+mod selftest;
+mod stages;
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::error::CudaError;
+use cust::event::{Event, EventFlags};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 
-pub(crate) use local::DeviceValue;
+pub use levels::DeviceValue;
+use memory::Pool;
 
 use crate::{Device, Error, Result};
 
@@ -19,13 +26,41 @@ const PTX: &str = include_str!("../../../../../kernels-gpu/ptx/kernels.ptx");
 /// The least compute capability.
 const LEAST_CAPABILITY: (u32, u32) = (8, 0);
 
-/// One device with its context, kernels and stream.
-pub(crate) struct Cuda {
-    // Dropped in this order: the stream and the module live in the context.
-    stream: Stream,
+/// A device's context and kernels: loaded once in a process, and shared by all who use the device.
+struct Loaded {
+    // Dropped in this order: the module lives in the context.
     module: Module,
     context: Context,
+    /// Whether the kernels give the CPU's results here; told once.
+    tested: OnceLock<std::result::Result<(), String>>,
 }
+
+// SAFETY: both are handles of the driver, which may be used from any thread.
+unsafe impl Send for Loaded {}
+// SAFETY: as above; nothing here changes them.
+unsafe impl Sync for Loaded {}
+
+/// One user's stream and memory on a device.
+pub(crate) struct Cuda {
+    // Dropped in this order: memory and the stream live in the context.
+    pool: Arc<Pool>,
+    stream: Stream,
+    loaded: Arc<Loaded>,
+}
+
+/// Queues a kernel on the stream of `$cuda`. Its arguments must be what the kernel's own documentation asks for.
+macro_rules! queue {
+    ($cuda:expr, $name:expr, ($blocks:expr, $threads:expr, $shared:expr), ($($argument:expr),* $(,)?)) => {{
+        let run = || {
+            let function = $cuda.loaded.module.get_function($name)?;
+            let (stream, blocks, threads, shared): (_, u32, u32, u32) = (&$cuda.stream, $blocks, $threads, $shared);
+            // SAFETY: callers pass buffers of the sizes that the kernel's documentation names.
+            unsafe { cust::launch!(function<<<blocks, threads, shared, stream>>>($($argument),*)) }
+        };
+        run().map_err($crate::backend::cuda::failed)
+    }};
+}
+use queue;
 
 /// A failure of the driver while it worked.
 fn failed(error: CudaError) -> Error {
@@ -69,17 +104,15 @@ pub(crate) fn devices() -> Result<Vec<Device>> {
     (0..count).map(|index| describe_device(index).map_err(failed)).collect()
 }
 
-impl Cuda {
-    /// Opens a device and loads the kernels.
-    ///
-    /// # Errors
-    /// [`Error::BackendUnavailable`] without a driver, a device of this index, or one that can run the kernels.
-    pub(crate) fn open(index: u32) -> Result<Self> {
-        let count = initialise()?;
-        if index >= count {
-            return Err(unavailable(format!("there is no device {index}: the driver knows {count}")));
+impl Loaded {
+    /// The device's context and kernels, loaded by the first call.
+    fn get(index: u32) -> Result<Arc<Self>> {
+        static LOADED: Mutex<Vec<(u32, Arc<Loaded>)>> = Mutex::new(Vec::new());
+        let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, loaded)) = all.iter().find(|(other, _)| *other == index) {
+            return Ok(Arc::clone(loaded));
         }
-        let open = || {
+        let load = || {
             let device = CudaDevice::get_device(index)?;
             let capability = capability(device)?;
             if capability < LEAST_CAPABILITY {
@@ -87,20 +120,62 @@ impl Cuda {
             }
             let context = Context::new(device)?;
             let module = Module::from_ptx(PTX, &[])?;
-            let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
-            Ok(Ok(Self { stream, module, context }))
+            Ok(Ok(Self { module, context, tested: OnceLock::new() }))
         };
-        match open() {
-            Ok(Ok(cuda)) => Ok(cuda),
+        match load() {
+            Ok(Ok(loaded)) => {
+                let loaded = Arc::new(loaded);
+                all.push((index, Arc::clone(&loaded)));
+                Ok(loaded)
+            }
             Ok(Err((major, minor))) => {
                 Err(unavailable(format!("device {index} has compute capability {major}.{minor}, but 8.0 is needed")))
             }
             Err(error) => Err(unavailable(describe(error))),
         }
     }
+}
+
+impl Cuda {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`Error::BackendUnavailable`] without a driver, a device of this index, or one that can run the kernels and passes the
+    /// self-test.
+    pub(crate) fn open(index: u32) -> Result<Self> {
+        let count = initialise()?;
+        if index >= count {
+            return Err(unavailable(format!("there is no device {index}: the driver knows {count}")));
+        }
+        let loaded = Loaded::get(index)?;
+        CurrentContext::set_current(&loaded.context).map_err(|error| unavailable(describe(error)))?;
+        let stream = Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| unavailable(describe(error)))?;
+        let mut cuda = Self { pool: Arc::default(), stream, loaded: Arc::clone(&loaded) };
+        let tested = loaded.tested.get_or_init(|| selftest::run(&mut cuda));
+        tested.clone().map_err(|reason| unavailable(format!("device {index} fails its self-test: {reason}")))?;
+        Ok(cuda)
+    }
+
+    /// Runs `work`, which queues something, `repeats` times after two runs to warm up; returns the milliseconds of each.
+    pub(crate) fn time(&self, repeats: usize, mut work: impl FnMut() -> Result<()>) -> Result<Vec<f32>> {
+        self.enter()?;
+        let mut times = Vec::with_capacity(repeats);
+        let event = || Event::new(EventFlags::DEFAULT).map_err(failed);
+        for run in 0..repeats + 2 {
+            let (start, end) = (event()?, event()?);
+            start.record(&self.stream).map_err(failed)?;
+            work()?;
+            end.record(&self.stream).map_err(failed)?;
+            end.synchronize().map_err(failed)?;
+            if run >= 2 {
+                times.push(end.elapsed_time_f32(&start).map_err(failed)?);
+            }
+        }
+        Ok(times)
+    }
 
     /// Makes the device's context the calling thread's.
     fn enter(&self) -> Result<()> {
-        CurrentContext::set_current(&self.context).map_err(failed)
+        CurrentContext::set_current(&self.loaded.context).map_err(failed)
     }
 }
