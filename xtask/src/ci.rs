@@ -6,7 +6,7 @@ use anyhow::Result;
 use cuda_builder::Toolchain;
 
 use crate::process::{cargo, lines, run};
-use crate::{ptx, ptxas, target_dir};
+use crate::{application, ptx, ptxas, target_dir};
 
 /// `test`: runs the workspace's tests, and ends with one line that sums them up.
 pub fn test(arguments: &[String]) -> Result<()> {
@@ -63,7 +63,8 @@ pub fn all() -> Result<()> {
 
     step("format", &mut || {
         run(cargo().args(["fmt", "--all", "--check"]))?;
-        run(cargo().args(["fmt", "--check", "--manifest-path", "kernels-gpu/Cargo.toml"])).map(ok)
+        run(cargo().args(["fmt", "--check", "--manifest-path", "kernels-gpu/Cargo.toml"]))?;
+        run(cargo().args(["fmt", "--check", "--manifest-path", "tests/application/Cargo.toml"])).map(ok)
     })?;
     step("lints", &mut || {
         run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
@@ -81,6 +82,7 @@ pub fn all() -> Result<()> {
         };
         test(&[]).map(|()| fields)
     })?;
+    step("an application outside the workspace", &mut || application::test().map(|results| results.join("; ")))?;
     step("kernels: the committed PTX is what the sources give", &mut || match Toolchain::from_env().versions() {
         Ok(_) => ptx::compare().map(ok),
         Err(error) => Ok(format!("skipped: {error}")),

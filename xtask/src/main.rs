@@ -1,5 +1,6 @@
 //! The repository's chores: building and checking the GPU kernels, tests, continuous integration, a bundle for a GPU host.
 
+mod application;
 mod bundle;
 mod ci;
 mod process;
@@ -39,6 +40,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Build and run the sample application outside the workspace, without and with the feature `cuda`
+    TestApplication,
     /// All that continuous integration checks
     Ci,
     /// Build what tests a GPU into a folder that runs on a host without Rust
@@ -66,6 +69,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::CheckPtx => ptxas::check(),
         Chore::SetupKernels => setup::kernels(),
         Chore::Test { arguments } => ci::test(&arguments),
+        Chore::TestApplication => application::test().map(|_| ()),
         Chore::Ci => ci::all(),
         Chore::BundleGpu { out } => bundle::build(&out.unwrap_or_else(|| target_dir().join("gpu-bundle"))),
     }
