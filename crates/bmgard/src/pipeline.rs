@@ -94,8 +94,7 @@ fn code_chunk<T: Value, B: Backend<T>>(
     let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, field.budget == ErrorBudget::Mgard)?;
     let books: Vec<Codebook> = backend.histograms(&plan, &symbols, &mask)?.iter().map(Codebook::new).collect();
     let streams = backend.encode(&plan, &symbols, &mask, &books)?;
-    let decoded = backend.recompose(&plan, &symbols, &quantisers)?;
-    let verdict = backend.verify(&loaded, &decoded, &mask, field.bound)?;
+    let verdict = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, field.bound)?;
 
     let mut sections = special_sections(specials);
     if !verdict.broken.is_empty() {
@@ -168,9 +167,7 @@ fn decode_chunk<T: Value, B: Backend<T>>(
         })
         .collect();
     let mask = backend.load_mask(specials.map(|s| &s.mask))?;
-    let symbols = backend.decode(&plan, &mask, &books, &streams)?;
-    let values = backend.recompose(&plan, &symbols, &quantisers)?;
-    let mut values = backend.store(values)?;
+    let mut values = backend.reconstruct(&plan, &mask, &books, &streams, &quantisers)?;
     debug_assert_eq!(values.len(), plan.values());
     let counts = chunk.section(SectionId::PatchCounts);
     if !counts.is_empty() {

@@ -117,4 +117,32 @@ pub(crate) trait Backend<T: Value> {
 
     /// Hands decoded values to the host.
     fn store(&mut self, values: Self::Values<'static>) -> Result<Vec<T>>;
+
+    /// [`Self::recompose`] and [`Self::verify`]; a backend may do both at once.
+    fn check(
+        &mut self,
+        plan: &ChunkPlan,
+        symbols: &Self::Symbols,
+        quantisers: &[Quantiser<T>],
+        values: &Self::Values<'_>,
+        mask: &Self::Mask<'_>,
+        bound: f64,
+    ) -> Result<Verdict> {
+        let decoded = self.recompose(plan, symbols, quantisers)?;
+        self.verify(values, &decoded, mask, bound)
+    }
+
+    /// [`Self::decode`], [`Self::recompose`] and [`Self::store`]; likewise.
+    fn reconstruct(
+        &mut self,
+        plan: &ChunkPlan,
+        mask: &Self::Mask<'_>,
+        books: &[Codebook],
+        streams: &[(Vec<u16>, &[u8])],
+        quantisers: &[Quantiser<T>],
+    ) -> Result<Vec<T>> {
+        let symbols = self.decode(plan, mask, books, streams)?;
+        let values = self.recompose(plan, &symbols, quantisers)?;
+        self.store(values)
+    }
 }

@@ -248,27 +248,19 @@ impl<'a> Segments<'a> {
         }
         if valid { Ok(()) } else { Err(corrupt("payload is not what its codebook writes")) }
     }
-}
 
-/// Decodes a level.
-///
-/// # Errors
-/// [`Error::Corrupt`] where lengths and payload disagree, or bits are no code.
-pub(super) fn decode<S: Symbol>(
-    lengths: &[u16],
-    payload: &[u8],
-    level: &Level,
-    d: usize,
-    mask: Option<&Mask>,
-    books: &[Codebook],
-) -> Result<Vec<S>> {
-    let segments = Segments::new(lengths, payload, level, books)?;
-    let mut symbols = vec![S::default(); level.places];
-    symbols
-        .par_chunks_mut(TASK * level.segment)
-        .enumerate()
-        .try_for_each(|(task, symbols)| segments.decode(level, d, mask, task * TASK, symbols))?;
-    Ok(symbols)
+    /// Decodes all of them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where bits are no code.
+    pub(super) fn decode_all<S: Symbol>(&self, level: &Level, d: usize, mask: Option<&Mask>) -> Result<Vec<S>> {
+        let mut symbols = vec![S::default(); level.places];
+        symbols
+            .par_chunks_mut(TASK * level.segment)
+            .enumerate()
+            .try_for_each(|(task, symbols)| self.decode(level, d, mask, task * TASK, symbols))?;
+        Ok(symbols)
+    }
 }
 
 #[cfg(test)]
@@ -309,14 +301,15 @@ mod tests {
             assert_eq!(books.len(), CLASSES);
             let stream = encode(&expected, level, d, mask, &books);
             assert!(stream.lengths.iter().any(|&length| length > 0));
-            let decoded: Vec<S> = decode(&stream.lengths, &stream.payload, level, d, mask, &books).unwrap();
+            let decode = |lengths: &[u16], payload: &[u8]| Segments::new(lengths, payload, level, &books)?.decode_all::<S>(level, d, mask);
+            let decoded = decode(&stream.lengths, &stream.payload).unwrap();
             assert!(decoded == expected, "{dims:?} {index} {masked} {bits}");
             let mut lengths = stream.lengths.clone();
             let coded = lengths.iter().rposition(|&length| length > 0).unwrap();
             lengths[coded] -= 1;
             let short = &stream.payload[..stream.payload.len() - 1];
-            assert!(decode::<S>(&lengths, short, level, d, mask, &books).is_err());
-            assert!(decode::<S>(&stream.lengths, short, level, d, mask, &books).is_err());
+            assert!(decode(&lengths, short).is_err());
+            assert!(decode(&stream.lengths, short).is_err());
         }
     }
 

@@ -7,7 +7,7 @@
 use bmgard_core::axis::{SOLVE_BLOCK, coarse_len, coarse_mass, is_coarse, restriction_row, solve_block};
 use bmgard_core::tile::{Lanes, Quantiser};
 use bmgard_core::{Real, Symbol};
-use ndarray::{ArrayView2, ArrayViewMut2, Axis};
+use ndarray::{ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 
 use super::simd::simd;
@@ -71,29 +71,24 @@ simd! {
         let count = output.nrows();
         for row in 0..count {
             let j = first + row;
-            for (term, (i, weight)) in operator.terms(j).enumerate() {
-                let (source, mut target) = (input.row(i), output.row_mut(row));
-                let pairs = target.iter_mut().zip(source.iter());
-                if term == 0 {
-                    pairs.for_each(|(t, &s)| *t = s * weight);
-                } else {
-                    pairs.for_each(|(t, &s)| *t = s.fma(weight, *t));
-                }
-            }
-            if row > 0 {
+            if row == 0 {
+                sum_rows(operator, j, &input, whole_mut(output.row_mut(0)));
+            } else {
+                let (before, now) = output.multi_slice_mut((ndarray::s![row - 1, ..], ndarray::s![row, ..]));
+                let (before, now) = (whole_mut(before), whole_mut(now));
+                sum_rows(operator, j, &input, now);
                 let factor = -operator.lower[j - 1];
-                let (before, mut now) = output.multi_slice_mut((ndarray::s![row - 1, ..], ndarray::s![row, ..]));
-                now.iter_mut().zip(before.iter()).for_each(|(n, &b)| *n = b.fma(factor, *n));
+                now.iter_mut().zip(before).for_each(|(n, b)| *n = b.fma(factor, *n));
             }
         }
         for row in (0..count).rev() {
             let j = first + row;
             let (inverse, factor) = (operator.inverse[j], -operator.lower[j]);
             if row + 1 == count {
-                output.row_mut(row).iter_mut().for_each(|v| *v = *v * inverse);
+                whole_mut(output.row_mut(row)).iter_mut().for_each(|v| *v = *v * inverse);
             } else {
-                let (mut now, after) = output.multi_slice_mut((ndarray::s![row, ..], ndarray::s![row + 1, ..]));
-                now.iter_mut().zip(after.iter()).for_each(|(n, &a)| *n = a.fma(factor, *n * inverse));
+                let (now, after) = output.multi_slice_mut((ndarray::s![row, ..], ndarray::s![row + 1, ..]));
+                whole_mut(now).iter_mut().zip(whole_mut(after)).for_each(|(n, a)| *n = a.fma(factor, *n * inverse));
             }
         }
     }
@@ -102,10 +97,7 @@ simd! {
     fn apply_line<T: Real>(operator: &AxisOperator<T>, first: usize, input: &[T], output: &mut [T]) {
         let mut before = T::ZERO;
         for (row, out) in output.iter_mut().enumerate() {
-            let mut sum = T::ZERO;
-            for (term, (i, weight)) in operator.terms(first + row).enumerate() {
-                sum = if term == 0 { input[i] * weight } else { input[i].fma(weight, sum) };
-            }
+            let mut sum = sum_line(operator, first + row, input);
             if row > 0 {
                 sum = before.fma(-operator.lower[first + row - 1], sum);
             }
@@ -122,8 +114,50 @@ simd! {
     }
 }
 
-/// Columns that one task works on.
-const COLUMNS: usize = 4096;
+/// The sum of coarse node `j`'s row along a line.
+#[inline(always)]
+fn sum_line<T: Real>(operator: &AxisOperator<T>, j: usize, input: &[T]) -> T {
+    let weights = operator.rows[j];
+    if weights.iter().all(|&w| w != T::ZERO) {
+        let middle = bmgard_core::axis::fine_index(j as u64, operator.n as u64) as usize;
+        let terms = &input[middle - 2..middle + 3];
+        return (1..5).fold(terms[0] * weights[0], |sum, k| terms[k].fma(weights[k], sum));
+    }
+    let add = |sum: Option<T>, (i, weight): (usize, T)| Some(sum.map_or_else(|| input[i] * weight, |sum| input[i].fma(weight, sum)));
+    operator.terms(j).fold(None, add).unwrap_or(T::ZERO)
+}
+
+/// A row of a matrix whose rows are contiguous. (Slices vectorise; an array's iterators do not, for they know strides too.)
+#[inline(always)]
+fn whole_mut<T>(row: ArrayViewMut1<'_, T>) -> &mut [T] {
+    row.into_slice().unwrap_or_default()
+}
+
+/// The sums of coarse node `j`'s row. Where it has all five terms, as nearly everywhere, one pass takes them all.
+#[inline(always)]
+fn sum_rows<T: Real>(operator: &AxisOperator<T>, j: usize, input: &ArrayView2<'_, T>, out: &mut [T]) {
+    let source = |i: usize| input.row(i).to_slice().unwrap_or_default();
+    let weights = operator.rows[j];
+    if weights.iter().all(|&w| w != T::ZERO) {
+        let middle = bmgard_core::axis::fine_index(j as u64, operator.n as u64) as usize;
+        let sources: [&[T]; 5] = std::array::from_fn(|k| &source(middle + k - 2)[..out.len()]);
+        for (x, out) in out.iter_mut().enumerate() {
+            *out = (1..5).fold(sources[0][x] * weights[0], |sum, k| sources[k][x].fma(weights[k], sum));
+        }
+        return;
+    }
+    for (term, (i, weight)) in operator.terms(j).enumerate() {
+        let pairs = out.iter_mut().zip(source(i));
+        if term == 0 {
+            pairs.for_each(|(t, &s)| *t = s * weight);
+        } else {
+            pairs.for_each(|(t, &s)| *t = s.fma(weight, *t));
+        }
+    }
+}
+
+/// Columns that one task works on: the rows of a sum stay in the first-level cache.
+const COLUMNS: usize = 512;
 
 /// Applies the operator along the slower dimension of the matrix `n` x `inner`, block by block.
 fn apply<T: Real>(operator: &AxisOperator<T>, inner: usize, input: &[T], output: &mut [T]) {

@@ -1,17 +1,19 @@
 //! Local levels: tiles of 8 nodes per dimension, through the phases of `bmgard_core::tile`.
 
+use bmgard_core::Real;
 use bmgard_core::tile::{
     COARSE, COARSE_NODES, Geometry, MAX_PAIRS, Quantiser, Row, TILE, correct_columns, decompose_columns, project, recompose_columns,
 };
-use bmgard_core::{Real, Symbol};
 use rayon::prelude::*;
 
+use super::check::{self, Checker};
+use super::decode::Segments;
+use super::shared::Shared;
 use super::simd::simd;
-use crate::backend::cpu::Mask;
-use crate::plan::{Dims, Level};
-
-/// Tiles of a 1-D array that one task works on.
-const LINE_TILES: usize = 512;
+use crate::Result;
+use crate::backend::Verdict;
+use crate::plan::{Dims, Level, TILE_DETAILS};
+use crate::special::Mask;
 
 /// Forward: the symbols of all tiles' details (tile-major) and the corrected coarse array. Nodes under `mask` and padded ones have the
 /// symbol 0.
@@ -32,46 +34,108 @@ pub(crate) fn decompose<T: Real>(
 
 /// Inverse: the array that [`decompose`] started from, as the decoder sees it.
 pub(crate) fn recompose<T: Real>(symbols: &[T::Symbol], coarse: &[T], level: &Level, d: usize, quantiser: &Quantiser<T>) -> Vec<T> {
-    match d {
-        3 => recompose_as::<T, 8, 8>(symbols, coarse, level, quantiser),
-        2 => recompose_as::<T, 1, 8>(symbols, coarse, level, quantiser),
-        _ => recompose_as::<T, 1, 1>(symbols, coarse, level, quantiser),
-    }
+    let mut values = vec![T::ZERO; level.dims.iter().product::<u64>() as usize];
+    let out = Shared::new(&mut values);
+    let task = task_places(level);
+    symbols.par_chunks(task).enumerate().for_each(|(index, symbols)| {
+        let tiles = Tiles { level, coarse, quantiser: *quantiser, first: index * task / TILE_DETAILS[d] };
+        tiles.recompose(d, symbols, &out);
+    });
+    values
 }
 
-/// How an array is cut into tasks along its slowest dimension: tiles in a task, fine values in a task, coarse values in a task.
-struct Tasks {
-    tiles: usize,
-    fine: usize,
-    coarse: usize,
+/// [`recompose`] of symbols that are decoded task by task: they never leave the cache, and take no memory of their own.
+///
+/// # Errors
+/// [`crate::Error::Corrupt`] where bits are no code.
+pub(crate) fn decode_and_recompose<T: Real>(
+    segments: &Segments<'_>,
+    coarse: &[T],
+    level: &Level,
+    d: usize,
+    mask: Option<&Mask>,
+    quantiser: &Quantiser<T>,
+) -> Result<Vec<T>> {
+    let mut values = vec![T::ZERO; level.dims.iter().product::<u64>() as usize];
+    let out = Shared::new(&mut values);
+    let task = task_places(level);
+    (0..level.places.div_ceil(task)).into_par_iter().try_for_each_init(
+        || vec![T::Symbol::default(); task],
+        |symbols, index| {
+            let symbols = &mut symbols[..task.min(level.places - index * task)];
+            segments.decode(level, d, mask, index * TASK, symbols)?;
+            let tiles = Tiles { level, coarse, quantiser: *quantiser, first: index * task / TILE_DETAILS[d] };
+            tiles.recompose(d, symbols, &out);
+            crate::Result::Ok(())
+        },
+    )?;
+    Ok(values)
 }
 
-impl Tasks {
-    fn new<const NZ: usize, const NY: usize>(level: &Level) -> Self {
-        let [_, nty, ntx] = level.tiles.map(|n| n as usize);
-        let [_, ny, nx] = level.dims.map(|n| n as usize);
-        if NZ > 1 {
-            Self { tiles: nty * ntx, fine: TILE * ny * nx, coarse: COARSE * nty * COARSE * ntx * COARSE }
-        } else if NY > 1 {
-            Self { tiles: ntx, fine: TILE * nx, coarse: COARSE * ntx * COARSE }
-        } else {
-            Self { tiles: LINE_TILES, fine: LINE_TILES * TILE, coarse: LINE_TILES * COARSE }
+/// Checks the values that [`recompose`] would give against the original ones, and keeps none of them.
+pub(crate) fn recompose_and_check<T: Real>(
+    symbols: &[T::Symbol],
+    coarse: &[T],
+    level: &Level,
+    d: usize,
+    quantiser: &Quantiser<T>,
+    original: &[T],
+    mask: Option<&Mask>,
+    bound: f64,
+) -> Verdict {
+    let task = task_places(level);
+    let checkers = symbols
+        .par_chunks(task)
+        .enumerate()
+        .fold(
+            || Checker::new(mask, bound),
+            |mut checker, (index, symbols)| {
+                let tiles = Tiles { level, coarse, quantiser: *quantiser, first: index * task / TILE_DETAILS[d] };
+                match d {
+                    3 => check_tiles::<T, 8, 8>(&tiles, symbols, original, &mut checker),
+                    2 => check_tiles::<T, 1, 8>(&tiles, symbols, original, &mut checker),
+                    _ => check_tiles::<T, 1, 1>(&tiles, symbols, original, &mut checker),
+                }
+                checker
+            },
+        )
+        .collect();
+    check::verdict(checkers)
+}
+
+/// Segments of the coded stream that one task works on. A task's tiles follow each other in C order; that is enough tasks for fields of
+/// few planes of tiles too.
+const TASK: usize = 16;
+
+/// The symbols of a task.
+fn task_places(level: &Level) -> usize {
+    TASK * level.segment
+}
+
+/// The tiles of a task, from tile `first` on.
+struct Tiles<'a, T> {
+    level: &'a Level,
+    coarse: &'a [T],
+    quantiser: Quantiser<T>,
+    first: usize,
+}
+
+impl<T: Real> Tiles<'_, T> {
+    fn recompose(&self, d: usize, symbols: &[T::Symbol], out: &Shared<'_, T>) {
+        match d {
+            3 => recompose_tiles::<T, 8, 8>(self, symbols, out),
+            2 => recompose_tiles::<T, 1, 8>(self, symbols, out),
+            _ => recompose_tiles::<T, 1, 1>(self, symbols, out),
         }
     }
 }
 
-/// A tile's place: the index of its first node per dimension, and the offset of its first coarse node within the task.
-fn place<const NZ: usize, const NY: usize>(tile: usize, level: &Level, in_task: usize) -> ([usize; 3], usize) {
+/// A tile's place: the index of its first node per dimension, and of its first node in the coarse array.
+fn place<const NZ: usize, const NY: usize>(tile: usize, level: &Level) -> ([usize; 3], usize) {
     let [_, nty, ntx] = level.tiles.map(|n| n as usize);
+    let [_, ncy, ncx] = level.coarse.map(|n| n as usize);
     let (tz, ty, tx) = (tile / (nty * ntx), tile / ntx % nty, tile % ntx);
-    let coarse = if NZ > 1 {
-        (ty * COARSE * ntx + tx) * COARSE
-    } else if NY > 1 {
-        tx * COARSE
-    } else {
-        in_task * COARSE
-    };
-    ([tz * TILE, ty * TILE, tx * TILE], coarse)
+    ([tz * TILE, ty * TILE, tx * TILE], (tz * COARSE * ncy + ty * COARSE) * ncx + tx * COARSE)
 }
 
 /// The offset of pair (j, k) of coarse rows in the coarse array, from the tile's first coarse node.
@@ -114,34 +178,15 @@ fn decompose_as<T: Real, const NZ: usize, const NY: usize>(
     quantiser: &Quantiser<T>,
     open_loop: bool,
 ) -> (Vec<T::Symbol>, Vec<T>) {
-    let tasks = Tasks::new::<NZ, NY>(level);
-    let mut symbols = vec![T::Symbol::from_i64(0); level.places];
+    let mut symbols = vec![T::Symbol::default(); level.places];
     let mut coarse = vec![T::ZERO; level.coarse.iter().product::<u64>() as usize];
-    symbols.par_chunks_mut(tasks.tiles * Geometry::<NZ, NY>::DETAILS).zip(coarse.par_chunks_mut(tasks.coarse)).enumerate().for_each(
-        |(task, (symbols, coarse))| {
-            decompose_tiles::<T, NZ, NY>(values, level, mask, quantiser, open_loop, task * tasks.tiles, symbols, coarse);
-        },
-    );
+    let out = Shared::new(&mut coarse);
+    let task = task_places(level);
+    symbols.par_chunks_mut(task).enumerate().for_each(|(index, symbols)| {
+        let first = index * task / Geometry::<NZ, NY>::DETAILS;
+        decompose_tiles::<T, NZ, NY>(values, level, mask, quantiser, open_loop, first, symbols, &out);
+    });
     (symbols, coarse)
-}
-
-fn recompose_as<T: Real, const NZ: usize, const NY: usize>(
-    symbols: &[T::Symbol],
-    coarse: &[T],
-    level: &Level,
-    quantiser: &Quantiser<T>,
-) -> Vec<T> {
-    let tasks = Tasks::new::<NZ, NY>(level);
-    let mut values = vec![T::ZERO; level.dims.iter().product::<u64>() as usize];
-    values
-        .par_chunks_mut(tasks.fine)
-        .zip(symbols.par_chunks(tasks.tiles * Geometry::<NZ, NY>::DETAILS))
-        .zip(coarse.par_chunks(tasks.coarse))
-        .enumerate()
-        .for_each(|(task, ((values, symbols), coarse))| {
-            recompose_tiles::<T, NZ, NY>(symbols, coarse, level, quantiser, task * tasks.tiles, task * tasks.fine, values);
-        });
-    values
 }
 
 simd! {
@@ -153,12 +198,12 @@ simd! {
         open_loop: bool,
         first_tile: usize,
         symbols: &mut [T::Symbol],
-        coarse: &mut [T],
+        coarse: &Shared<'_, T>,
     ) {
         let details = Geometry::<NZ, NY>::DETAILS;
         let dims = level.dims.map(|n| n as usize);
         for (in_task, symbols) in symbols.chunks_exact_mut(details).enumerate() {
-            let (origin, corner) = place::<NZ, NY>(first_tile + in_task, level, in_task);
+            let (origin, corner) = place::<NZ, NY>(first_tile + in_task, level);
             let mut rows = [Row::default(); TILE * TILE];
             gather::<T, NZ, NY>(values, dims, origin, &mut rows);
             let live = Live::<NZ, NY>::new(dims, origin, mask);
@@ -194,61 +239,75 @@ simd! {
                 ),
             };
             correct_rows::<T, NZ, NY>(&sums, |pair, correction| {
-                let out = &mut coarse[corner + pair_offset::<NZ, NY>(pair, level.coarse)..][..COARSE];
                 let row = &rows[pair_row::<NZ, NY>(pair)].0;
-                for j in 0..COARSE {
-                    out[j] = row[COARSE_NODES[j]] + correction[j];
+                let corrected: [T; COARSE] = std::array::from_fn(|j| row[COARSE_NODES[j]] + correction[j]);
+                // SAFETY: these coarse nodes are the tile's own.
+                #[allow(unsafe_code, reason = "tiles of one array in parallel")]
+                unsafe {
+                    coarse.write(corner + pair_offset::<NZ, NY>(pair, level.coarse), &corrected);
                 }
             });
         }
     }
 
-    /// `values` start at node `first_value` of the array, tiles at `first_tile`.
-    fn recompose_tiles<T: Real, const NZ: usize, const NY: usize>(
+    /// Writes the tiles' values to their places.
+    fn recompose_tiles<T: Real, const NZ: usize, const NY: usize>(tiles: &Tiles<'_, T>, symbols: &[T::Symbol], out: &Shared<'_, T>) {
+        // SAFETY: these nodes are the tile's own.
+        #[allow(unsafe_code, reason = "tiles of one array in parallel")]
+        recompose_each::<T, NZ, NY>(tiles, symbols, |at, row| unsafe { out.write(at, row) });
+    }
+
+    /// Checks the tiles' values.
+    fn check_tiles<T: Real, const NZ: usize, const NY: usize>(
+        tiles: &Tiles<'_, T>,
         symbols: &[T::Symbol],
-        coarse: &[T],
-        level: &Level,
-        quantiser: &Quantiser<T>,
-        first_tile: usize,
-        first_value: usize,
-        values: &mut [T],
+        original: &[T],
+        checker: &mut Checker<'_>,
     ) {
-        let details = Geometry::<NZ, NY>::DETAILS;
-        let dims = level.dims.map(|n| n as usize);
-        for (in_task, symbols) in symbols.chunks_exact(details).enumerate() {
-            let (origin, corner) = place::<NZ, NY>(first_tile + in_task, level, in_task);
-            let mut rows = [Row::default(); TILE * TILE];
-            for (index, row) in rows.iter_mut().enumerate().take(Geometry::<NZ, NY>::ROWS) {
-                let start = Geometry::<NZ, NY>::ROW_START[index] as usize;
-                if Geometry::<NZ, NY>::is_coarse_row(index / NY, index % NY) {
-                    for (i, x) in [1, 3, 5].into_iter().enumerate() {
-                        row.0[x] = quantiser.value(symbols[start + i]);
-                    }
-                } else {
-                    for (x, value) in row.0.iter_mut().enumerate() {
-                        *value = quantiser.value(symbols[start + x]);
-                    }
+        recompose_each::<T, NZ, NY>(tiles, symbols, |at, row| checker.check(at, &original[at..at + row.len()], row));
+    }
+}
+
+/// Recomposes tiles, and calls `f(index of the first node, values)` for each of their rows.
+#[inline(always)]
+fn recompose_each<T: Real, const NZ: usize, const NY: usize>(tiles: &Tiles<'_, T>, symbols: &[T::Symbol], mut f: impl FnMut(usize, &[T])) {
+    let Tiles { level, coarse, quantiser, first } = tiles;
+    let dims = level.dims.map(|n| n as usize);
+    for (tile, symbols) in (*first..).zip(symbols.chunks_exact(Geometry::<NZ, NY>::DETAILS)) {
+        let (origin, corner) = place::<NZ, NY>(tile, level);
+        let mut rows = [Row::default(); TILE * TILE];
+        for (index, row) in rows.iter_mut().enumerate().take(Geometry::<NZ, NY>::ROWS) {
+            let start = Geometry::<NZ, NY>::ROW_START[index] as usize;
+            if Geometry::<NZ, NY>::is_coarse_row(index / NY, index % NY) {
+                for (i, x) in [1, 3, 5].into_iter().enumerate() {
+                    row.0[x] = quantiser.value(symbols[start + i]);
+                }
+            } else {
+                let symbols = &symbols[start..start + TILE];
+                for (x, value) in row.0.iter_mut().enumerate() {
+                    *value = quantiser.value(symbols[x]);
                 }
             }
-            let detail = |z: usize, y: usize| rows[z * NY + y];
-            let sums = correct_columns::<_, NZ, NY>(detail);
-            let mut along_x = [Row::default(); MAX_PAIRS];
-            correct_rows::<T, NZ, NY>(&sums, |pair, correction| {
-                let corrected = &coarse[corner + pair_offset::<NZ, NY>(pair, level.coarse)..][..COARSE];
-                let mut row = Row::default();
-                for j in 0..COARSE {
-                    row.0[COARSE_NODES[j]] = corrected[j] - correction[j];
-                }
-                along_x[pair] = row.interpolated();
-            });
-            let inside = [0, 1, 2].map(|axis| (dims[axis] - origin[axis]).min(TILE));
-            recompose_columns::<_, NZ, NY>(&along_x, detail, |z, y, row| {
-                if z < inside[0] && y < inside[1] {
-                    let at = ((origin[0] + z) * dims[1] + origin[1] + y) * dims[2] + origin[2] - first_value;
-                    values[at..at + inside[2]].copy_from_slice(&row.0[..inside[2]]);
-                }
-            });
         }
+        let detail = |z: usize, y: usize| rows[z * NY + y];
+        let sums = correct_columns::<_, NZ, NY>(detail);
+        let mut along_x = [Row::default(); MAX_PAIRS];
+        correct_rows::<T, NZ, NY>(&sums, |pair, correction| {
+            let corrected = &coarse[corner + pair_offset::<NZ, NY>(pair, level.coarse)..][..COARSE];
+            let mut row = Row::default();
+            for j in 0..COARSE {
+                row.0[COARSE_NODES[j]] = corrected[j] - correction[j];
+            }
+            along_x[pair] = row.interpolated();
+        });
+        let inside = [0, 1, 2].map(|axis| (dims[axis] - origin[axis]).min(TILE));
+        recompose_columns::<_, NZ, NY>(&along_x, detail, |z, y, row| {
+            if z < inside[0] && y < inside[1] {
+                let at = ((origin[0] + z) * dims[1] + origin[1] + y) * dims[2] + origin[2];
+                // A constant length where it can be: no call to copy or compare.
+                if inside[2] == TILE { f(at, &row.0) } else { f(at, &row.0[..inside[2]]) }
+            }
+        });
     }
 }
 

@@ -1,10 +1,12 @@
 //! The CPU backend: rayon over tiles, rows and segments.
 
+mod check;
 mod decode;
 mod encode;
 mod global;
 mod local;
 mod order;
+mod shared;
 mod simd;
 
 #[cfg(feature = "cuda")]
@@ -18,6 +20,8 @@ use bmgard_core::tile::Quantiser;
 use bmgard_core::{Real, Symbol};
 use rayon::prelude::*;
 
+use self::check::{Checker, check_run};
+use self::decode::Segments;
 use super::{Backend, FieldStatistics, Stream, Verdict};
 use crate::huffman::{Codebook, Histogram};
 use crate::plan::{CLASSES, ChunkPlan, Level, LevelKind};
@@ -110,21 +114,13 @@ impl<T: Value> Backend<T> for Cpu {
         let levels = plan.levels.iter().zip(streams).zip(books.chunks(CLASSES)).enumerate();
         levels
             .map(|(index, ((level, (lengths, payload)), books))| {
-                decode::decode(lengths, payload, level, plan.d, mask.filter(|_| index == 0), books)
+                Segments::new(lengths, payload, level, books)?.decode_all(level, plan.d, mask.filter(|_| index == 0))
             })
             .collect()
     }
 
     fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Cow<'static, [T]>> {
-        let mut now = Vec::new();
-        for ((level, symbols), quantiser) in plan.levels.iter().zip(symbols).zip(quantisers).rev() {
-            now = match level.kind {
-                LevelKind::Coarsest => accumulate(symbols, level, quantiser),
-                LevelKind::Global => global::recompose(symbols, now, level, quantiser),
-                LevelKind::Local => local::recompose(symbols, &now, level, plan.d, quantiser),
-            };
-        }
-        Ok(now.into())
+        Ok(recompose_from(0, plan, symbols, quantisers).into())
     }
 
     fn store(&mut self, values: Cow<'static, [T]>) -> Result<Vec<T>> {
@@ -132,33 +128,69 @@ impl<T: Value> Backend<T> for Cpu {
     }
 
     fn verify(&mut self, values: &Cow<'_, [T]>, decoded: &Cow<'_, [T]>, mask: &Option<&Mask>, bound: f64) -> Result<Verdict> {
-        let parts: Vec<Verdict> = values
-            .par_chunks(BLOCK)
-            .zip(decoded.par_chunks(BLOCK))
-            .enumerate()
-            .map(|(block, (values, decoded))| {
-                let mut verdict = Verdict::default();
-                for (position, (&x, &y)) in (block * BLOCK..).zip(values.iter().zip(decoded)) {
-                    if mask.is_some_and(|mask| mask.get(position)) {
-                        continue;
-                    }
-                    let error = (x.to_f64() - y.to_f64()).abs();
-                    if error <= bound {
-                        verdict.max_abs_error = verdict.max_abs_error.max(error);
-                    } else {
-                        verdict.broken.push(position as u64);
-                    }
-                }
-                verdict
-            })
-            .collect();
-        let mut verdict = Verdict::default();
-        for part in parts {
-            verdict.max_abs_error = verdict.max_abs_error.max(part.max_abs_error);
-            verdict.broken.extend(part.broken);
-        }
-        Ok(verdict)
+        let blocks = values.par_chunks(BLOCK).zip(decoded.par_chunks(BLOCK)).enumerate();
+        let checkers = blocks.map(|(block, (values, decoded))| {
+            let mut checker = Checker::new(*mask, bound);
+            check_run(&mut checker, block * BLOCK, values, decoded);
+            checker
+        });
+        Ok(check::verdict(checkers.collect()))
     }
+
+    /// Checks the tiles of a local finest level as they are recomposed.
+    fn check(
+        &mut self,
+        plan: &ChunkPlan,
+        symbols: &Self::Symbols,
+        quantisers: &[Quantiser<T>],
+        values: &Cow<'_, [T]>,
+        mask: &Option<&Mask>,
+        bound: f64,
+    ) -> Result<Verdict> {
+        let level = &plan.levels[0];
+        if level.kind != LevelKind::Local {
+            let decoded = self.recompose(plan, symbols, quantisers)?;
+            return self.verify(values, &decoded, mask, bound);
+        }
+        let coarse = recompose_from(1, plan, symbols, quantisers);
+        Ok(local::recompose_and_check(&symbols[0], &coarse, level, plan.d, &quantisers[0], values, *mask, bound))
+    }
+
+    /// Recomposes the tiles of local levels as they are decoded.
+    fn reconstruct(
+        &mut self,
+        plan: &ChunkPlan,
+        mask: &Option<&Mask>,
+        books: &[Codebook],
+        streams: &[(Vec<u16>, &[u8])],
+        quantisers: &[Quantiser<T>],
+    ) -> Result<Vec<T>> {
+        let mut now = Vec::new();
+        let levels = plan.levels.iter().zip(streams).zip(books.chunks(CLASSES)).zip(quantisers).enumerate();
+        for (index, (((level, (lengths, payload)), books), quantiser)) in levels.rev() {
+            let mask = mask.filter(|_| index == 0);
+            let segments = Segments::new(lengths, payload, level, books)?;
+            now = match level.kind {
+                LevelKind::Coarsest => accumulate(&segments.decode_all(level, plan.d, mask)?, level, quantiser),
+                LevelKind::Global => global::recompose(&segments.decode_all(level, plan.d, mask)?, now, level, quantiser),
+                LevelKind::Local => local::decode_and_recompose(&segments, &now, level, plan.d, mask, quantiser)?,
+            };
+        }
+        Ok(now)
+    }
+}
+
+/// The array that level `first` started from.
+fn recompose_from<T: Real>(first: usize, plan: &ChunkPlan, symbols: &[Vec<T::Symbol>], quantisers: &[Quantiser<T>]) -> Vec<T> {
+    let mut now = Vec::new();
+    for ((level, symbols), quantiser) in plan.levels.iter().zip(symbols).zip(quantisers).skip(first).rev() {
+        now = match level.kind {
+            LevelKind::Coarsest => accumulate(symbols, level, quantiser),
+            LevelKind::Global => global::recompose(symbols, now, level, quantiser),
+            LevelKind::Local => local::recompose(symbols, &now, level, plan.d, quantiser),
+        };
+    }
+    now
 }
 
 /// The coarsest array's symbols: quantised, each less the one before it in its segment.
