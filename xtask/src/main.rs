@@ -6,6 +6,7 @@ mod ci;
 mod process;
 mod ptx;
 mod ptxas;
+mod ratios;
 mod setup;
 
 use std::path::{Path, PathBuf};
@@ -44,6 +45,17 @@ enum Chore {
     TestApplication,
     /// All that continuous integration checks
     Ci,
+    /// Measure the ratios of all error budgets on the real fields, as tables in Markdown
+    Ratios {
+        /// The folder with the raw files, whose names give shape and type
+        data: PathBuf,
+        /// A Python program to check each decoded field too, called with ORIGINAL DECODED f32|f64 ABS_BOUND [--fill VALUE]
+        #[arg(long, value_name = "FILE")]
+        checker: Option<PathBuf>,
+        /// Put the tables into docs/benchmarks.md instead of printing them
+        #[arg(long)]
+        write: bool,
+    },
     /// Build what tests a GPU into a folder that runs on a host without Rust
     BundleGpu {
         /// The folder, made anew
@@ -71,6 +83,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Test { arguments } => ci::test(&arguments),
         Chore::TestApplication => application::test().map(|_| ()),
         Chore::Ci => ci::all(),
+        Chore::Ratios { data, checker, write } => ratios::measure(&data, checker.as_deref(), write),
         Chore::BundleGpu { out } => bundle::build(&out.unwrap_or_else(|| target_dir().join("gpu-bundle"))),
     }
 }
