@@ -48,3 +48,8 @@ pub use info::{ArchiveInfo, ChunkInfo, SectionInfo, inspect};
 pub use metrics::Comparison;
 pub use shape::Shape;
 pub use value::{DType, Value};
+
+/// The code in the README, compiled and run as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
