@@ -183,6 +183,9 @@ pub(super) struct Segments<'a> {
     tables: Tables,
 }
 
+/// A segment whose places are all coded: its range in the payload, its classes, its symbols.
+type Whole<'a, S> = ((usize, usize), &'static [u8], &'a mut [S]);
+
 fn corrupt(what: &str) -> Error {
     Error::Corrupt(format!("a level's {what}"))
 }
@@ -213,7 +216,7 @@ impl<'a> Segments<'a> {
     pub(super) fn decode<S: Symbol>(&self, level: &Level, d: usize, mask: Option<&Mask>, first: usize, symbols: &mut [S]) -> Result<()> {
         let (mut room, mut packed) = (Room::new(), [S::default(); MAX_SEGMENT]);
         // A whole segment that waits for another to be decoded with.
-        let mut waiting: Option<((usize, usize), &'static [u8], &mut [S])> = None;
+        let mut waiting: Option<Whole<'_, S>> = None;
         let mut valid = true;
         for (segment, symbols) in (first..).zip(symbols.chunks_mut(level.segment)) {
             let range = self.ranges[segment];
@@ -274,8 +277,8 @@ mod tests {
         let mut state = 1u64;
         let symbol = |place: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let silent = place / 13 % 3 == 0 || place / 2000 % 4 == 1;
-            S::from_i64(if silent { 0 } else { (state as i64) >> (63 - bits) >> (state >> 7) % u64::from(bits) })
+            let silent = place / 13 % 3 == 1 || place / 2000 % 4 == 1;
+            S::from_i64(if silent { 0 } else { (state as i64) >> (63 - bits) >> ((state >> 7) % u64::from(bits)) })
         };
         (0..places).map(symbol).collect()
     }

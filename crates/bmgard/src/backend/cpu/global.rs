@@ -289,6 +289,9 @@ fn interpolate_row<T: Real>(coarse: &[T], level: &Level, z: u64, y: u64, scratch
 /// Rows that one task works on.
 const ROWS: usize = 64;
 
+/// Values that one task works on, where they are no rows.
+const BLOCK: usize = 1 << 14;
+
 /// Forward: the symbols of all nodes (0 at coarse ones) and the corrected coarse array.
 pub(super) fn decompose<T: Real>(values: &[T], level: &Level, quantiser: &Quantiser<T>, open_loop: bool) -> (Vec<T::Symbol>, Vec<T>) {
     let nx = level.dims[2];
@@ -303,16 +306,21 @@ pub(super) fn decompose<T: Real>(values: &[T], level: &Level, quantiser: &Quanti
         },
     );
     let correction = correction(details, level.dims);
-    coarse.par_iter_mut().zip(&correction).with_min_len(1 << 14).for_each(|(c, &z)| *c = *c + z);
+    coarse.par_chunks_mut(BLOCK).zip(correction.par_chunks(BLOCK)).for_each(|(coarse, correction)| {
+        coarse.iter_mut().zip(correction).for_each(|(c, &z)| *c = *c + z);
+    });
     (symbols, coarse)
 }
 
 /// Inverse: the array that [`decompose`] started from, as the decoder sees it.
 pub(super) fn recompose<T: Real>(symbols: &[T::Symbol], mut coarse: Vec<T>, level: &Level, quantiser: &Quantiser<T>) -> Vec<T> {
     let nx = level.dims[2];
-    let details: Vec<T> = symbols.par_iter().with_min_len(1 << 14).map(|&k| quantiser.value(k)).collect();
+    let mut details = vec![T::ZERO; symbols.len()];
+    details.par_chunks_mut(BLOCK).zip(symbols.par_chunks(BLOCK)).for_each(|(details, symbols)| dequantise(quantiser, symbols, details));
     let correction = correction(details, level.dims);
-    coarse.par_iter_mut().zip(&correction).with_min_len(1 << 14).for_each(|(c, &z)| *c = *c - z);
+    coarse.par_chunks_mut(BLOCK).zip(correction.par_chunks(BLOCK)).for_each(|(coarse, correction)| {
+        coarse.iter_mut().zip(correction).for_each(|(c, &z)| *c = *c - z);
+    });
     let mut values = vec![T::ZERO; level.places];
     let block = ROWS * nx as usize;
     values.par_chunks_mut(block).zip(symbols.par_chunks(block)).enumerate().for_each(|(task, (values, symbols))| {
@@ -322,6 +330,10 @@ pub(super) fn recompose<T: Real>(symbols: &[T::Symbol], mut coarse: Vec<T>, leve
 }
 
 simd! {
+    fn dequantise<T: Real>(quantiser: &Quantiser<T>, symbols: &[T::Symbol], values: &mut [T]) {
+        values.iter_mut().zip(symbols).for_each(|(value, &symbol)| *value = quantiser.value(symbol));
+    }
+
     fn decompose_rows<T: Real>(
         coarse: &[T],
         level: &Level,

@@ -73,32 +73,28 @@ pub(crate) fn decode_and_recompose<T: Real>(
 }
 
 /// Checks the values that [`recompose`] would give against the original ones, and keeps none of them.
-pub(crate) fn recompose_and_check<T: Real>(
+pub(crate) fn recompose_and_check<'a, T: Real>(
     symbols: &[T::Symbol],
     coarse: &[T],
     level: &Level,
     d: usize,
     quantiser: &Quantiser<T>,
     original: &[T],
-    mask: Option<&Mask>,
-    bound: f64,
+    new_checker: impl Fn() -> Checker<'a> + Send + Sync,
 ) -> Verdict {
     let task = task_places(level);
     let checkers = symbols
         .par_chunks(task)
         .enumerate()
-        .fold(
-            || Checker::new(mask, bound),
-            |mut checker, (index, symbols)| {
-                let tiles = Tiles { level, coarse, quantiser: *quantiser, first: index * task / TILE_DETAILS[d] };
-                match d {
-                    3 => check_tiles::<T, 8, 8>(&tiles, symbols, original, &mut checker),
-                    2 => check_tiles::<T, 1, 8>(&tiles, symbols, original, &mut checker),
-                    _ => check_tiles::<T, 1, 1>(&tiles, symbols, original, &mut checker),
-                }
-                checker
-            },
-        )
+        .fold(new_checker, |mut checker, (index, symbols)| {
+            let tiles = Tiles { level, coarse, quantiser: *quantiser, first: index * task / TILE_DETAILS[d] };
+            match d {
+                3 => check_tiles::<T, 8, 8>(&tiles, symbols, original, &mut checker),
+                2 => check_tiles::<T, 1, 8>(&tiles, symbols, original, &mut checker),
+                _ => check_tiles::<T, 1, 1>(&tiles, symbols, original, &mut checker),
+            }
+            checker
+        })
         .collect();
     check::verdict(checkers)
 }
@@ -252,9 +248,7 @@ simd! {
 
     /// Writes the tiles' values to their places.
     fn recompose_tiles<T: Real, const NZ: usize, const NY: usize>(tiles: &Tiles<'_, T>, symbols: &[T::Symbol], out: &Shared<'_, T>) {
-        // SAFETY: these nodes are the tile's own.
-        #[allow(unsafe_code, reason = "tiles of one array in parallel")]
-        recompose_each::<T, NZ, NY>(tiles, symbols, |at, row| unsafe { out.write(at, row) });
+        recompose_each::<T, NZ, NY>(tiles, symbols, &mut Store(out));
     }
 
     /// Checks the tiles' values.
@@ -264,13 +258,46 @@ simd! {
         original: &[T],
         checker: &mut Checker<'_>,
     ) {
-        recompose_each::<T, NZ, NY>(tiles, symbols, |at, row| checker.check(at, &original[at..at + row.len()], row));
+        recompose_each::<T, NZ, NY>(tiles, symbols, &mut Check { original, checker });
     }
 }
 
-/// Recomposes tiles, and calls `f(index of the first node, values)` for each of their rows.
+/// What takes the rows of recomposed tiles. (A closure would not be inlined, and so not be compiled for vectors.)
+trait Sink<T> {
+    /// Takes the values from node `at` on.
+    fn row(&mut self, at: usize, row: &[T]);
+}
+
+/// Writes rows to their places.
+struct Store<'a, 'b, T>(&'a Shared<'b, T>);
+
+impl<T: Copy> Sink<T> for Store<'_, '_, T> {
+    #[inline(always)]
+    fn row(&mut self, at: usize, row: &[T]) {
+        // SAFETY: these nodes are the tile's own.
+        #[allow(unsafe_code, reason = "tiles of one array in parallel")]
+        unsafe {
+            self.0.write(at, row);
+        }
+    }
+}
+
+/// Checks rows.
+struct Check<'a, 'b, T> {
+    original: &'a [T],
+    checker: &'a mut Checker<'b>,
+}
+
+impl<T: Real> Sink<T> for Check<'_, '_, T> {
+    #[inline(always)]
+    fn row(&mut self, at: usize, row: &[T]) {
+        self.checker.check(at, &self.original[at..at + row.len()], row);
+    }
+}
+
+/// Recomposes tiles, row by row.
 #[inline(always)]
-fn recompose_each<T: Real, const NZ: usize, const NY: usize>(tiles: &Tiles<'_, T>, symbols: &[T::Symbol], mut f: impl FnMut(usize, &[T])) {
+fn recompose_each<T: Real, const NZ: usize, const NY: usize>(tiles: &Tiles<'_, T>, symbols: &[T::Symbol], sink: &mut impl Sink<T>) {
     let Tiles { level, coarse, quantiser, first } = tiles;
     let dims = level.dims.map(|n| n as usize);
     for (tile, symbols) in (*first..).zip(symbols.chunks_exact(Geometry::<NZ, NY>::DETAILS)) {
@@ -300,14 +327,17 @@ fn recompose_each<T: Real, const NZ: usize, const NY: usize>(tiles: &Tiles<'_, T
             }
             along_x[pair] = row.interpolated();
         });
+        let mut recomposed = [Row::default(); TILE * TILE];
+        recompose_columns::<_, NZ, NY>(&along_x, detail, |z, y, row| recomposed[z * NY + y] = row);
         let inside = [0, 1, 2].map(|axis| (dims[axis] - origin[axis]).min(TILE));
-        recompose_columns::<_, NZ, NY>(&along_x, detail, |z, y, row| {
-            if z < inside[0] && y < inside[1] {
+        for z in 0..inside[0].min(NZ) {
+            for y in 0..inside[1].min(NY) {
                 let at = ((origin[0] + z) * dims[1] + origin[1] + y) * dims[2] + origin[2];
+                let row = &recomposed[z * NY + y].0;
                 // A constant length where it can be: no call to copy or compare.
-                if inside[2] == TILE { f(at, &row.0) } else { f(at, &row.0[..inside[2]]) }
+                if inside[2] == TILE { sink.row(at, row) } else { sink.row(at, &row[..inside[2]]) }
             }
-        });
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod local;
 mod order;
 mod shared;
 mod simd;
+mod statistics;
 
 #[cfg(feature = "cuda")]
 pub(crate) use global::AxisOperator;
@@ -25,7 +26,7 @@ use self::decode::Segments;
 use super::{Backend, FieldStatistics, Stream, Verdict};
 use crate::huffman::{Codebook, Histogram};
 use crate::plan::{CLASSES, ChunkPlan, Level, LevelKind};
-use crate::special::{Mask, is_special};
+use crate::special::Mask;
 use crate::{Result, Value};
 
 /// All cores of the current rayon pool.
@@ -41,20 +42,8 @@ impl<T: Value> Backend<T> for Cpu {
     type Symbols = Vec<Vec<T::Symbol>>;
 
     fn statistics(&mut self, values: &[T], fill: Option<T>) -> Result<FieldStatistics<T>> {
-        Ok(values
-            .par_chunks(BLOCK)
-            .map(|block| {
-                let mut statistics = FieldStatistics::default();
-                for &x in block {
-                    if is_special(x, fill) {
-                        statistics.specials += 1;
-                    } else {
-                        statistics.include(x, x);
-                    }
-                }
-                statistics
-            })
-            .reduce(FieldStatistics::default, FieldStatistics::merge))
+        let blocks = values.par_chunks(BLOCK).map(|block| statistics::of_block(block, fill));
+        Ok(blocks.reduce(FieldStatistics::default, FieldStatistics::merge))
     }
 
     fn load<'a>(&mut self, values: Cow<'a, [T]>) -> Result<Cow<'a, [T]>> {
@@ -153,7 +142,8 @@ impl<T: Value> Backend<T> for Cpu {
             return self.verify(values, &decoded, mask, bound);
         }
         let coarse = recompose_from(1, plan, symbols, quantisers);
-        Ok(local::recompose_and_check(&symbols[0], &coarse, level, plan.d, &quantisers[0], values, *mask, bound))
+        let new_checker = || Checker::new(*mask, bound);
+        Ok(local::recompose_and_check(&symbols[0], &coarse, level, plan.d, &quantisers[0], values, new_checker))
     }
 
     /// Recomposes the tiles of local levels as they are decoded.

@@ -105,11 +105,26 @@ impl<'a> Order<'a> {
             let (row, x) = (place as u64 / nx, place as u64 % nx);
             let odd = u8::from(!axis::is_coarse(row / ny, nz)) + u8::from(!axis::is_coarse(row % ny, ny));
             let end = (place + (nx - x) as usize).min(last);
-            for (x, place) in (x..).zip(place..end) {
-                let odd = odd + u8::from(!axis::is_coarse(x, nx));
-                room.places[count] = (place - first) as u16;
-                room.classes[count] = odd.wrapping_sub(1);
-                count += usize::from(odd > 0);
+            // Loops that vectorise, because this is done for every segment anew.
+            let (from, nodes) = (place - first, end - place);
+            let last_of_row = x as usize + nodes == nx as usize;
+            if odd > 0 {
+                let (places, classes) = (&mut room.places[count..count + nodes], &mut room.classes[count..count + nodes]);
+                places.iter_mut().enumerate().for_each(|(k, place)| *place = (from + k) as u16);
+                let alternate = u8::from(nx > 2);
+                classes.iter_mut().enumerate().for_each(|(k, class)| *class = odd - 1 + ((x as u8 ^ k as u8) & alternate));
+                if let (true, Some(class)) = (last_of_row, classes.last_mut()) {
+                    *class = odd - 1;
+                }
+                count += nodes;
+            } else if nx > 2 {
+                // The odd nodes, but for the last of the row.
+                let skipped = (1 - x % 2) as usize;
+                let found = (nodes - usize::from(last_of_row)).saturating_sub(skipped).div_ceil(2);
+                let places = &mut room.places[count..count + found];
+                places.iter_mut().enumerate().for_each(|(k, place)| *place = (from + skipped + 2 * k) as u16);
+                room.classes[count..count + found].fill(0);
+                count += found;
             }
             place = end;
         }
