@@ -36,8 +36,18 @@ unsafe fn error_of<T: Real>(i: u32, n: u32, values: *const T, decoded: *const T,
 }
 
 #[inline(always)]
-unsafe fn check<T: Real>(n: u32, values: *const T, decoded: *const T, mask: *const u32, bound: f64, broken: *mut u32, worst: *mut u64) {
+unsafe fn check<T: Real>(
+    n: u32,
+    values: *const T,
+    decoded: *const T,
+    mask: *const u32,
+    bound: f64,
+    flags: *mut u32,
+    broken: *mut u32,
+    worst: *mut u64,
+) {
     let maxima = shared_array![u64; 8];
+    let counts = shared_array![u32; 8];
     let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
     let mut count = 0;
     let mut max = 0u64;
@@ -46,7 +56,14 @@ unsafe fn check<T: Real>(n: u32, values: *const T, decoded: *const T, mask: *con
         let i = block * CHECKED + pass * BLOCK + t;
         // SAFETY: the caller's.
         let (breaks, error) = unsafe { error_of(i, n, values, decoded, mask, bound) };
-        count += thread::sync_threads_count(breaks as u32);
+        // SAFETY: all lanes are here; a block has 32 words.
+        unsafe {
+            let votes = warp::full::ballot(breaks);
+            count += votes.count_ones();
+            if warp::lane_id() == 0 {
+                *flags.add((block * 32 + pass * (BLOCK / 32) + t / 32) as usize) = votes;
+            }
+        }
         // Bits of numbers that are not negative are in the numbers' order.
         max = max.max(error.to_bits());
         pass += 1;
@@ -60,12 +77,14 @@ unsafe fn check<T: Real>(n: u32, values: *const T, decoded: *const T, mask: *con
         }
         if warp::lane_id() == 0 {
             *maxima.add((t / 32) as usize) = max;
+            *counts.add((t / 32) as usize) = count;
         }
         thread::sync_threads();
         if t == 0 {
-            let mut warp = 0;
+            let mut warp = 1;
             while warp < BLOCK as usize / 32 {
                 max = max.max(*maxima.add(warp));
+                count += *counts.add(warp);
                 warp += 1;
             }
             *broken.add(block as usize) = count;
@@ -74,60 +93,49 @@ unsafe fn check<T: Real>(n: u32, values: *const T, decoded: *const T, mask: *con
     }
 }
 
-#[inline(always)]
-unsafe fn list<T: Real>(
-    n: u32,
-    values: *const T,
-    decoded: *const T,
-    mask: *const u32,
-    bound: f64,
-    offsets: *const u32,
-    positions: *mut u32,
-) {
-    let counts = shared_array![u32; 8];
-    let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
-    // SAFETY: all lanes and all threads are here; offsets are the sums of the counts that `check` found.
+/// The positions of the values that break the bound, ascending, from the flags that the check left.
+///
+/// Grid: ceil(n / 1024) blocks; block: 32 threads, one for each word of flags. No shared memory.
+///
+/// # Safety
+///
+/// `flags` points to 32 words for each block, `offsets` to one value for each, the sum of the counts of those before it, `positions` to as many
+/// values as there are flags set.
+#[kernel(max_threads = 32)]
+pub unsafe fn list_flags(flags: *const u32, offsets: *const u32, positions: *mut u32) {
+    let (block, lane) = (thread::block_idx_x(), warp::lane_id());
+    // SAFETY: the caller's; all lanes are here.
     unsafe {
-        let mut at = *offsets.add(block as usize);
-        let mut pass = 0;
-        while pass < CHECKED / BLOCK {
-            let i = block * CHECKED + pass * BLOCK + t;
-            let (breaks, _) = error_of(i, n, values, decoded, mask, bound);
-            let votes = warp::full::ballot(breaks);
-            if warp::lane_id() == 0 {
-                *counts.add((t / 32) as usize) = votes.count_ones();
+        let mut word = *flags.add((block * 32 + lane) as usize);
+        let count = word.count_ones();
+        let mut end = count;
+        let mut distance = 1;
+        while distance < 32 {
+            let other = warp::full::shuffle_up(end, distance);
+            if lane >= distance {
+                end += other;
             }
-            thread::sync_threads();
-            let mut before = 0;
-            let mut total = 0;
-            let mut warp = 0;
-            while warp < BLOCK / 32 {
-                let count = *counts.add(warp as usize);
-                if warp < t / 32 {
-                    before += count;
-                }
-                total += count;
-                warp += 1;
-            }
-            if breaks {
-                *positions.add((at + before + (votes & warp::lanemask_lt()).count_ones()) as usize) = i;
-            }
-            at += total;
-            thread::sync_threads();
-            pass += 1;
+            distance *= 2;
+        }
+        let mut at = *offsets.add(block as usize) + end - count;
+        while word != 0 {
+            *positions.add(at as usize) = block * CHECKED + lane * 32 + word.trailing_zeros();
+            word &= word - 1;
+            at += 1;
         }
     }
 }
 
 macro_rules! kernels {
-    ($real:ident, $check:ident, $list:ident) => {
-        /// Per block of 1024 values: how many break the bound, `!(|x - x'| <= bound)` in f64, and the bits of the greatest error of those that keep it.
+    ($real:ident, $check:ident) => {
+        /// Per block of 1024 values: flags of those that break the bound, `!(|x - x'| <= bound)` in f64, how many, and the bits of the greatest error of those that keep it.
         ///
-        /// Grid: ceil(n / 1024) blocks; block: 256 threads. Shared memory: 64 bytes, static.
+        /// Grid: ceil(n / 1024) blocks; block: 256 threads. Shared memory: 96 bytes, static.
         ///
         /// # Safety
         ///
-        /// `values` and `decoded` point to `n` values, `mask` to as many bits or nowhere, `broken` and `worst` to one value for each block.
+        /// `values` and `decoded` point to `n` values, `mask` to as many bits or nowhere, `flags` to 32 words, `broken` and `worst` to one
+        /// value for each block.
         #[kernel(max_threads = BLOCK)]
         pub unsafe fn $check(
             n: u32,
@@ -135,36 +143,15 @@ macro_rules! kernels {
             decoded: *const $real,
             mask: *const u32,
             bound: f64,
+            flags: *mut u32,
             broken: *mut u32,
             worst: *mut u64,
         ) {
             // SAFETY: the caller's.
-            unsafe { check(n, values, decoded, mask, bound, broken, worst) }
-        }
-
-        /// The positions of the values that break the bound, ascending.
-        ///
-        /// Grid and block as above. Shared memory: 32 bytes, static.
-        ///
-        /// # Safety
-        ///
-        /// As above; `offsets` points to one value for each block, the sum of the counts of those before it, `positions` to as many values as break the
-        /// bound.
-        #[kernel(max_threads = BLOCK)]
-        pub unsafe fn $list(
-            n: u32,
-            values: *const $real,
-            decoded: *const $real,
-            mask: *const u32,
-            bound: f64,
-            offsets: *const u32,
-            positions: *mut u32,
-        ) {
-            // SAFETY: the caller's.
-            unsafe { list(n, values, decoded, mask, bound, offsets, positions) }
+            unsafe { check(n, values, decoded, mask, bound, flags, broken, worst) }
         }
     };
 }
 
-kernels!(f32, check_f32, list_f32);
-kernels!(f64, check_f64, list_f64);
+kernels!(f32, check_f32);
+kernels!(f64, check_f64);

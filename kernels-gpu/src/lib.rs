@@ -11,3 +11,4 @@ pub mod field;
 pub mod global;
 pub mod local;
 pub mod selftest;
+mod unroll;

@@ -14,6 +14,8 @@ use bmgard_core::tile::{
 };
 use cuda_std::prelude::*;
 
+use crate::unroll::{each5, each8};
+
 /// Threads of a block.
 pub const BLOCK: u32 = 128;
 /// Warps of a block.
@@ -101,25 +103,6 @@ fn coarse_offset<const NZ: usize, const NY: usize>(level: &LocalLevel, place: &P
     const C: u32 = COARSE as u32;
     let (cz, cy) = (Geometry::<NZ, NY>::COARSE_Z as u32, Geometry::<NZ, NY>::COARSE_Y as u32);
     ((place.at[0] * cz + j as u32) * (level.tiles[1] * cy) + place.at[1] * cy + k as u32) * (level.tiles[2] * C) + place.at[2] * C + slot
-}
-
-/// Runs the body with each of 0..5 as the constant $i: arrays that are indexed by it stay in registers.
-macro_rules! each5 {
-    (|$i:ident| $body:block) => {
-        each5!(@ $i, $body, 0 1 2 3 4)
-    };
-    (@ $i:ident, $body:block, $($k:literal)*) => {
-        $({
-            let $i: usize = $k;
-            $body
-        })*
-    };
-}
-
-macro_rules! each8 {
-    (|$i:ident| $body:block) => {
-        each5!(@ $i, $body, 0 1 2 3 4 5 6 7)
-    };
 }
 
 /// Runs the body for each pair ($j, $k) of coarse rows of the tile.

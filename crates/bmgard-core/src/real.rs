@@ -9,6 +9,8 @@ pub trait Symbol: Copy + Debug + Default + Eq + Ord + Send + Sync + 'static {
     fn to_i64(self) -> i64;
     /// Narrows; the caller knows that it fits.
     fn from_i64(value: i64) -> Self;
+    /// [`crate::token::token`] in the type's own width, and the magnitude.
+    fn token(self) -> (u32, u32, u64);
 }
 
 impl Symbol for i32 {
@@ -21,6 +23,17 @@ impl Symbol for i32 {
     fn from_i64(value: i64) -> Self {
         value as i32
     }
+
+    #[inline(always)]
+    fn token(self) -> (u32, u32, u64) {
+        let magnitude = self.unsigned_abs();
+        // 0 takes the way of 1, whose shifts are in range.
+        let e = 31 - (magnitude | 1).leading_zeros();
+        let below = e.saturating_sub(1);
+        let class = 2 * e - u32::from(e > 0) + u32::from(e > 0 && magnitude >> below & 1 == 1);
+        let token = 1 + 2 * class + u32::from(self < 0);
+        (if magnitude == 0 { 0 } else { token }, below, u64::from(magnitude))
+    }
 }
 
 impl Symbol for i64 {
@@ -32,6 +45,12 @@ impl Symbol for i64 {
     #[inline(always)]
     fn from_i64(value: i64) -> Self {
         value
+    }
+
+    #[inline(always)]
+    fn token(self) -> (u32, u32, u64) {
+        let (token, extra) = crate::token::token(self);
+        (token, extra, self.unsigned_abs())
     }
 }
 
@@ -191,6 +210,16 @@ mod tests {
         for (x, k) in [(0.5f64, 0i64), (-3.5, -4), (1e15 + 0.5, 1_000_000_000_000_000)] {
             assert_eq!(x.round_to_symbol(), (k, k as f64), "{x}");
             assert_eq!(f64::from_symbol(k), k as f64);
+        }
+    }
+
+    #[test]
+    fn narrow_tokens_are_the_wide_ones() {
+        let edges = (0..32).flat_map(|e| (-2..=2i64).flat_map(move |d| [(1 << e) + d, -(1i64 << e) + d]));
+        for value in (-3000..3000i64).chain(edges).filter(|&v| i32::try_from(v).is_ok()) {
+            let (token, extra) = crate::token::token(value);
+            assert_eq!((value as i32).token(), (token, extra, value.unsigned_abs()), "{value}");
+            assert_eq!(value.token(), (token, extra, value.unsigned_abs()));
         }
     }
 

@@ -138,7 +138,7 @@ impl Compressor {
             error_bound: self.config.error_bound,
             abs_bound: bound,
             error_budget: self.config.error_budget,
-            fill: fill.map(Value::bits),
+            fill: fill.map(fill_bits),
             grid,
             levels,
         };
@@ -183,6 +183,15 @@ impl Compressor {
         writer.seek(SeekFrom::Start(end))?;
         summary.compressed_bytes = end - start;
         Ok(summary)
+    }
+}
+
+/// The fill value's bits for the header. Which NaN a conversion gives is open, but the archive's bytes are not: the plain quiet one.
+fn fill_bits<T: Value>(fill: T) -> u64 {
+    match T::DTYPE {
+        _ if !fill.to_f64().is_nan() => fill.bits(),
+        DType::F32 => 0x7FC0_0000,
+        DType::F64 => 0x7FF8_0000_0000_0000,
     }
 }
 

@@ -40,7 +40,7 @@ impl Engine {
         match choice {
             BackendChoice::Cpu => Ok(Self::Cpu(Cpu)),
             BackendChoice::Cuda => Self::open_cuda(),
-            BackendChoice::Auto => Ok(Self::open_cuda().unwrap_or_else(|_| Self::Cpu(Cpu))),
+            BackendChoice::Auto => Ok(Self::open_cuda().unwrap_or(Self::Cpu(Cpu))),
         }
     }
 

@@ -70,6 +70,9 @@ const TILES: u32 = 4;
 const ROWS: u32 = 25 * 32;
 /// Threads of a block of `kernels_gpu::global`.
 const BLOCK: u32 = 256;
+/// Threads of a block of its kernels that work on rows, and of those that work on lines.
+const ROW_BLOCK: u32 = 128;
+const LINE_BLOCK: u32 = 64;
 /// Nodes in a segment of the coarsest array.
 const SEGMENT: u32 = 1024;
 
@@ -86,6 +89,11 @@ pub(super) fn check_size(level: &Level) -> Result<()> {
         return Ok(());
     }
     Err(Error::Device(format!("a chunk of {largest} nodes is too large for the kernels: at most 2^31 (use smaller chunks)")))
+}
+
+/// Rows (z, y) of a level's array.
+fn rows(level: &Level) -> u32 {
+    (level.dims[0] * level.dims[1]) as u32
 }
 
 impl Cuda {
@@ -157,15 +165,24 @@ impl Cuda {
     ) -> Result<(Buffer<T::Symbol>, Buffer<T>)> {
         check_size(level)?;
         let shape = GlobalLevel { dims: narrow(level.dims), coarse: narrow(level.coarse) };
-        let (nodes, coarse_nodes) = (level.places as u32, count(level.coarse) as u32);
-        let (symbols, details): (_, Buffer<T>) = (self.buffer(level.places)?, self.buffer(level.places)?);
+        let coarse_nodes = count(level.coarse) as u32;
+        let symbols: Buffer<T::Symbol> = self.buffer(level.places)?;
+        let details: Option<Buffer<T>> = if open_loop { Some(self.buffer(level.places)?) } else { None };
         queue!(
             self,
             format!("quantise_global_{}", T::SUFFIX),
-            (nodes.div_ceil(BLOCK), BLOCK, 0),
-            (shape, values.pointer(), quantiser.step, quantiser.inverse, u32::from(open_loop), symbols.pointer(), details.pointer())
+            (rows(level).div_ceil(ROW_BLOCK / 32), ROW_BLOCK, 0),
+            (
+                shape,
+                values.pointer(),
+                quantiser.step,
+                quantiser.inverse,
+                u32::from(open_loop),
+                symbols.pointer(),
+                details.as_ref().map_or(DevicePointer::null(), Buffer::pointer)
+            )
         )?;
-        let correction = self.correction(details, level.dims)?;
+        let correction = self.correction(details, &symbols, quantiser, level.dims)?;
         let coarse = self.buffer(coarse_nodes as usize)?;
         queue!(
             self,
@@ -186,15 +203,8 @@ impl Cuda {
     ) -> Result<Buffer<T>> {
         check_size(level)?;
         let shape = GlobalLevel { dims: narrow(level.dims), coarse: narrow(level.coarse) };
-        let (nodes, coarse_nodes) = (level.places as u32, count(level.coarse) as u32);
-        let details: Buffer<T> = self.buffer(level.places)?;
-        queue!(
-            self,
-            format!("dequantise_{}", T::SUFFIX),
-            (nodes.div_ceil(BLOCK), BLOCK, 0),
-            (nodes, symbols.pointer(), quantiser.step, details.pointer())
-        )?;
-        let correction = self.correction(details, level.dims)?;
+        let coarse_nodes = count(level.coarse) as u32;
+        let correction = self.correction(None, symbols, quantiser, level.dims)?;
         queue!(
             self,
             format!("uncorrect_{}", T::SUFFIX),
@@ -205,14 +215,20 @@ impl Cuda {
         queue!(
             self,
             format!("recompose_global_{}", T::SUFFIX),
-            (nodes.div_ceil(BLOCK), BLOCK, 0),
+            (rows(level).div_ceil(ROW_BLOCK / 32), ROW_BLOCK, 0),
             (shape, symbols.pointer(), coarse.pointer(), quantiser.step, values.pointer())
         )?;
         Ok(values)
     }
 
-    /// Queues the correction on the coarse grid of coefficients on the fine one.
-    fn correction<T: DeviceValue>(&self, details: Buffer<T>, dims: Dims) -> Result<Buffer<T>> {
+    /// Queues the correction on the coarse grid of coefficients on the fine one: of `details`, else of what the symbols stand for.
+    fn correction<T: DeviceValue>(
+        &self,
+        details: Option<Buffer<T>>,
+        symbols: &Buffer<T::Symbol>,
+        quantiser: Quantiser<T>,
+        dims: Dims,
+    ) -> Result<Buffer<T>> {
         let mut now = details;
         let mut dims = dims;
         for axis in 0..3 {
@@ -221,30 +237,43 @@ impl Cuda {
             let (inner, outer): (u64, u64) = (dims[axis + 1..].iter().product(), dims[..axis].iter().product());
             let blocks = coarse.div_ceil(SOLVE_BLOCK);
             let rows = if blocks == 1 { coarse } else { SOLVE_BLOCK + 2 * SOLVE_OVERLAP };
-            let (swept_values, columns) = (outer * blocks * rows * inner, outer * blocks * inner);
             let next: Buffer<T> = self.buffer((outer * coarse * inner) as usize)?;
-            let swept: Option<Buffer<T>> = if blocks == 1 { None } else { Some(self.buffer(swept_values as usize)?) };
-            let tables = self.tables(dims[axis], &operator)?;
+            // A sweep of columns may work in place, where blocks do not overlap.
+            let in_place = blocks == 1 && inner > 1;
+            let swept: Option<Buffer<T>> = if in_place { None } else { Some(self.buffer((outer * blocks * rows * inner) as usize)?) };
+            let swept = swept.as_ref().unwrap_or(&next).pointer();
+            let tables = self.tables(&operator)?;
             let at = |values: u64| tables.pointer().wrapping_offset((values * coarse) as isize);
             let shape = Sweep { n: dims[axis] as u32, coarse: coarse as u32, inner: inner as u32, outer: outer as u32, rows: rows as u32 };
-            queue!(
-                self,
-                format!("sweep_{}", T::SUFFIX),
-                (columns.div_ceil(u64::from(BLOCK)) as u32, BLOCK, 0),
-                (shape, at(0), at(5), at(6), now.pointer(), swept.as_ref().unwrap_or(&next).pointer(), next.pointer())
-            )?;
+            let (kind, launch) = if inner > 1 {
+                ("rows", ((outer * blocks * inner).div_ceil(u64::from(BLOCK)) as u32, BLOCK, 0))
+            } else {
+                ("lines", ((outer.div_ceil(32) * blocks).div_ceil(u64::from(LINE_BLOCK / 32)) as u32, LINE_BLOCK, 0))
+            };
+            match &now {
+                Some(now) => queue!(
+                    self,
+                    format!("sweep_{kind}_{}", T::SUFFIX),
+                    launch,
+                    (shape, at(0), at(5), at(6), now.pointer(), swept, next.pointer())
+                )?,
+                None => queue!(
+                    self,
+                    format!("sweep_{kind}_symbols_{}", T::SUFFIX),
+                    launch,
+                    (shape, at(0), at(5), at(6), symbols.pointer(), quantiser.step, swept, next.pointer())
+                )?,
+            }
             dims[axis] = coarse;
-            now = next;
+            now = Some(next);
         }
-        Ok(now)
+        now.ok_or_else(|| crate::Error::Device("a global level without a dimension that coarsens".into()))
     }
 
     /// A dimension's weights, factors and reciprocals, one after the other, on the device.
-    fn tables<T: DeviceValue>(&self, n: u64, operator: &AxisOperator<T>) -> Result<Buffer<T>> {
+    fn tables<T: DeviceValue>(&self, operator: &AxisOperator<T>) -> Result<Buffer<T>> {
         let (weights, lower, inverse) = operator.tables();
-        let tables = [bytemuck::cast_slice(weights), lower, inverse].concat();
-        let _ = n;
-        self.upload(&tables)
+        self.upload(&[bytemuck::cast_slice(weights), lower, inverse].concat())
     }
 
     /// Queues the coarsest array's symbols.

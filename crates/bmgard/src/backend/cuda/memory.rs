@@ -83,8 +83,18 @@ impl<T: Pod + DeviceCopy + Zeroable> Buffer<T> {
 
     /// Sets all bytes to 0, in the order of the stream.
     pub(super) fn clear(&self, stream: &Stream) -> Result<()> {
+        self.clear_from(0, stream)
+    }
+
+    /// Sets the elements from `start` on to zero bytes.
+    pub(super) fn clear_from(&self, start: usize, stream: &Stream) -> Result<()> {
+        assert!(start <= self.len);
+        if start == self.len {
+            return Ok(());
+        }
+        let (address, bytes) = (self.raw() + (start * size_of::<T>()) as u64, (self.len - start) * size_of::<T>());
         // SAFETY: the array has that many bytes.
-        check(unsafe { cust::sys::cuMemsetD8Async(self.raw(), 0, self.len * size_of::<T>(), stream.as_inner()) })
+        check(unsafe { cust::sys::cuMemsetD8Async(address, 0, bytes, stream.as_inner()) })
     }
 
     /// Copies the first elements from the host, in the order of the stream.

@@ -13,7 +13,7 @@ use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::error::CudaError;
 use cust::event::{Event, EventFlags};
 use cust::module::Module;
-use cust::stream::{Stream, StreamFlags};
+use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
 pub use levels::DeviceValue;
 use memory::Pool;
@@ -45,15 +45,21 @@ pub(crate) struct Cuda {
     // Dropped in this order: memory and the stream live in the context.
     pool: Arc<Pool>,
     stream: Stream,
+    /// For kernels that may run beside each other.
+    side: Vec<Stream>,
     loaded: Arc<Loaded>,
 }
 
 /// Queues a kernel on the stream of `$cuda`. Its arguments must be what the kernel's own documentation asks for.
 macro_rules! queue {
-    ($cuda:expr, $name:expr, ($blocks:expr, $threads:expr, $shared:expr), ($($argument:expr),* $(,)?)) => {{
+    ($cuda:expr, $name:expr, $launch:expr, ($($argument:expr),* $(,)?)) => {
+        queue!($cuda, &$cuda.stream, $name, $launch, ($($argument),*))
+    };
+    ($cuda:expr, $stream:expr, $name:expr, $launch:expr, ($($argument:expr),* $(,)?)) => {{
         let run = || {
             let function = $cuda.loaded.module.get_function($name)?;
-            let (stream, blocks, threads, shared): (_, u32, u32, u32) = (&$cuda.stream, $blocks, $threads, $shared);
+            let (blocks, threads, shared): (u32, u32, u32) = $launch;
+            let stream = $stream;
             // SAFETY: callers pass buffers of the sizes that the kernel's documentation names.
             unsafe { cust::launch!(function<<<blocks, threads, shared, stream>>>($($argument),*)) }
         };
@@ -61,6 +67,9 @@ macro_rules! queue {
     }};
 }
 use queue;
+
+/// Streams beside the main one: levels after the finest are small, and take their time whatever their size.
+const SIDE_STREAMS: usize = 3;
 
 /// A failure of the driver while it worked.
 fn failed(error: CudaError) -> Error {
@@ -149,11 +158,36 @@ impl Cuda {
         }
         let loaded = Loaded::get(index)?;
         CurrentContext::set_current(&loaded.context).map_err(|error| unavailable(describe(error)))?;
-        let stream = Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| unavailable(describe(error)))?;
-        let mut cuda = Self { pool: Arc::default(), stream, loaded: Arc::clone(&loaded) };
+        let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| unavailable(describe(error)));
+        let side = (0..SIDE_STREAMS).map(|_| stream()).collect::<Result<_>>()?;
+        let mut cuda = Self { pool: Arc::default(), stream: stream()?, side, loaded: Arc::clone(&loaded) };
         let tested = loaded.tested.get_or_init(|| selftest::run(&mut cuda));
         tested.clone().map_err(|reason| unavailable(format!("device {index} fails its self-test: {reason}")))?;
         Ok(cuda)
+    }
+
+    /// The stream for the work on level `index`: the main one for the finest. What was queued on the main stream comes before it.
+    fn fork(&self, index: usize) -> Result<&Stream> {
+        if index == 0 {
+            return Ok(&self.stream);
+        }
+        let stream = &self.side[(index - 1) % SIDE_STREAMS];
+        self.order(&self.stream, stream)?;
+        Ok(stream)
+    }
+
+    /// Makes the main stream wait for all others.
+    fn join(&self) -> Result<()> {
+        self.side.iter().try_for_each(|stream| self.order(stream, &self.stream))
+    }
+
+    fn order(&self, first: &Stream, then: &Stream) -> Result<()> {
+        let order = || {
+            let event = Event::new(EventFlags::DISABLE_TIMING)?;
+            event.record(first)?;
+            then.wait_event(event, StreamWaitEventFlags::DEFAULT)
+        };
+        order().map_err(failed)
     }
 
     /// Runs `work`, which queues something, `repeats` times after two runs to warm up; returns the milliseconds of each.

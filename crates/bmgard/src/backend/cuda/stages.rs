@@ -46,8 +46,16 @@ impl CodedLevel {
         })
     }
 
+    /// Blocks of a kernel whose threads each work on a segment.
     fn blocks(&self) -> u32 {
         self.segments.div_ceil(CODING_BLOCK)
+    }
+
+    /// Blocks of a kernel whose warps each work on one segment after another.
+    fn warp_blocks(&self) -> u32 {
+        /// More than run at once on any device of today.
+        const MOST: u32 = 1 << 13;
+        self.segments.div_ceil(CODING_BLOCK / 32).min(MOST)
     }
 }
 
@@ -127,7 +135,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
             queue!(
                 self,
                 format!("count_tokens_{}", T::SUFFIX),
-                (coded.blocks(), CODING_BLOCK, 0),
+                (coded.warp_blocks(), CODING_BLOCK, 0),
                 (coded, symbols.pointer(), address(coding_mask(mask, index)), total)
             )?;
         }
@@ -157,7 +165,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
             queue!(
                 self,
                 format!("encode_{}", T::SUFFIX),
-                (coded.blocks(), CODING_BLOCK, 0),
+                (coded.warp_blocks(), CODING_BLOCK, slot_words * 4 * (CODING_BLOCK / 32)),
                 (
                     coded,
                     symbols.pointer(),
@@ -192,25 +200,34 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
     ) -> Result<Self::Symbols> {
         self.enter()?;
         let corrupt = |what: &str| Error::Corrupt(format!("a level's {what}"));
-        let bad: Buffer<u32> = self.buffer(1)?;
-        bad.clear(&self.stream)?;
-        let mut out = Vec::with_capacity(plan.levels.len());
-        for (index, ((level, (lengths, payload)), books)) in plan.levels.iter().zip(streams).zip(books.chunks(CLASSES)).enumerate() {
-            let coded = CodedLevel::new(level, plan.d)?;
+        let mut all_offsets = Vec::with_capacity(plan.levels.len());
+        for (level, (lengths, payload)) in plan.levels.iter().zip(streams) {
             let offsets = offsets(lengths)?;
             if lengths.len() != level.segments() || offsets.last().map_or(0, |&end| end as usize) != payload.len() {
                 return Err(corrupt("segment lengths do not match its payload"));
             }
+            all_offsets.push(offsets);
+        }
+        let bad: Buffer<u32> = self.buffer(1)?;
+        bad.clear(&self.stream)?;
+        let mut out = Vec::with_capacity(plan.levels.len());
+        // What the kernels read stays until they are done: they do not all run on the main stream.
+        let mut inputs = Vec::with_capacity(plan.levels.len());
+        for (index, ((level, (_, payload)), books)) in plan.levels.iter().zip(streams).zip(books.chunks(CLASSES)).enumerate() {
+            let coded = CodedLevel::new(level, plan.d)?;
             let mut tables = Vec::with_capacity(CLASSES << MAX_LENGTH);
             books.iter().for_each(|book| tables.extend(decode_table(book)));
             tables.resize(CLASSES << MAX_LENGTH, 0);
             // Whole words: the kernel reads no bytes.
             let words: Buffer<u8> = self.buffer(payload.len().next_multiple_of(4))?;
             words.write(payload, &self.stream)?;
-            let (offsets, tables) = (self.upload(&offsets)?, self.upload(&tables)?);
+            words.clear_from(payload.len(), &self.stream)?;
+            let (offsets, tables) = (self.upload(&all_offsets[index])?, self.upload(&tables)?);
             let symbols: Buffer<T::Symbol> = self.buffer(level.places)?;
+            let stream = self.fork(index)?;
             queue!(
                 self,
+                stream,
                 format!("decode_{}", T::SUFFIX),
                 (coded.blocks(), CODING_BLOCK, 0),
                 (
@@ -224,7 +241,9 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
                 )
             )?;
             out.push(symbols);
+            inputs.push((words, offsets, tables));
         }
+        self.join()?;
         match bad.read(1, &self.stream)?[..] {
             [0] => Ok(out),
             _ => Err(corrupt("payload is not what its codebook writes")),
@@ -249,12 +268,13 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         let n = values.len() as u32;
         let blocks = n.div_ceil(CHECKED);
         let (broken, worst): (Buffer<u32>, Buffer<u64>) = (self.buffer(blocks as usize)?, self.buffer(blocks as usize)?);
+        let flags: Buffer<u32> = self.buffer(blocks as usize * 32)?;
         let mask = address(mask.as_ref());
         queue!(
             self,
             format!("check_{}", T::SUFFIX),
             (blocks, CHECK_BLOCK, 0),
-            (n, values.pointer(), decoded.pointer(), mask, bound, broken.pointer(), worst.pointer())
+            (n, values.pointer(), decoded.pointer(), mask, bound, flags.pointer(), broken.pointer(), worst.pointer())
         )?;
         let worst = worst.read(worst.len(), &self.stream)?;
         let broken = broken.read(broken.len(), &self.stream)?;
@@ -269,12 +289,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
             return Ok(Verdict { max_abs_error, broken: Vec::new() });
         }
         let (offsets, positions): (_, Buffer<u32>) = (self.upload(&offsets)?, self.buffer(total as usize)?);
-        queue!(
-            self,
-            format!("list_{}", T::SUFFIX),
-            (blocks, CHECK_BLOCK, 0),
-            (n, values.pointer(), decoded.pointer(), mask, bound, offsets.pointer(), positions.pointer())
-        )?;
+        queue!(self, "list_flags", (blocks, 32, 0), (flags.pointer(), offsets.pointer(), positions.pointer()))?;
         let positions = positions.read(total as usize, &self.stream)?;
         Ok(Verdict { max_abs_error, broken: positions.into_iter().map(u64::from).collect() })
     }
