@@ -58,7 +58,7 @@ pub fn restriction_row(j: u64, n: u64) -> [f64; 5] {
 }
 
 /// The coarse mass matrix, diagonal entry `j` and the off-diagonal entry to `j + 1` (0 for the last), for `n` above 2: with the coarse
-/// spacings H, (H[j-1] + H[j]) / 3 and H[j] / 6.
+/// spacings H, `(H[j-1] + H[j]) / 3` and `H[j] / 6`.
 #[must_use]
 pub fn coarse_mass(j: u64, n: u64) -> (f64, f64) {
     let spacing = |j: u64| (fine_index(j + 1, n) - fine_index(j, n)) as f64;
