@@ -327,6 +327,9 @@ pub struct BenchArgs {
     /// Seed of a generated field
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Measure the backend's stages apart, the field being there already
+    #[arg(long)]
+    pub stages: bool,
     /// Number of measured runs
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,

@@ -51,9 +51,6 @@ impl<T: Value> LocalLevel<T> {
 /// A device.
 pub struct Gpu(Cuda);
 
-/// The milliseconds of each run of a kernel.
-pub type Times = Vec<f32>;
-
 impl Gpu {
     /// Opens the first device.
     ///
@@ -63,11 +60,11 @@ impl Gpu {
         Cuda::open(0).map(Self)
     }
 
-    /// Forward and then inverse, each run `repeats` times more for its times.
+    /// Forward and then inverse.
     ///
     /// # Errors
     /// [`crate::Error::Device`].
-    pub fn local_level<T: Value>(&self, case: &LocalLevel<T>, values: &[T], repeats: usize) -> Result<(Decomposed<T>, Vec<T>, [Times; 2])> {
-        self.0.local_level(&case.level, values, case.mask.as_ref(), case.quantiser, case.open_loop, repeats)
+    pub fn local_level<T: Value>(&self, case: &LocalLevel<T>, values: &[T]) -> Result<(Decomposed<T>, Vec<T>)> {
+        self.0.local_level(&case.level, values, case.mask.as_ref(), case.quantiser, case.open_loop)
     }
 }

@@ -31,6 +31,8 @@ macro_rules! with_backend {
     };
 }
 
+pub(crate) use with_backend;
+
 impl Engine {
     /// Opens the backend for a choice; `Auto` takes the first device that answers and passes its self-test, else the CPU.
     ///

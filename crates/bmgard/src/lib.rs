@@ -38,6 +38,7 @@ mod pipeline;
 mod plan;
 mod shape;
 mod special;
+mod stages;
 mod value;
 
 pub use compressor::{Compressor, Summary, decompress, decompress_into, worst_case_size, worst_case_size_with};
@@ -47,6 +48,7 @@ pub use error::{Error, Result};
 pub use info::{ArchiveInfo, ChunkInfo, SectionInfo, inspect};
 pub use metrics::Comparison;
 pub use shape::Shape;
+pub use stages::{StageTimes, stage_times};
 pub use value::{DType, Value};
 
 /// The code in the README, compiled and run as it stands there.

@@ -118,6 +118,11 @@ pub(crate) trait Backend<T: Value> {
     /// Hands decoded values to the host.
     fn store(&mut self, values: Self::Values<'static>) -> Result<Vec<T>>;
 
+    /// Waits for all that was queued.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// [`Self::recompose`] and [`Self::verify`]; a backend may do both at once.
     fn check(
         &mut self,

@@ -63,6 +63,7 @@ fn measure<T: Element + Rival>(args: &BenchArgs, config: &Config, source: String
     let bench = Bench { shape, abs_bound, fill: config.fill, repeat: args.repeat };
     let all = rayon::current_num_threads();
     let mut runs = Vec::new();
+    let stages = if args.stages { stages(config, &values, shape, args.repeat)? } else { Vec::new() };
     for threads in if all > 1 { vec![1, all] } else { vec![1] } {
         runs.push(bench.run(&mut Ours::new(config.clone(), threads)?, &values)?);
     }
@@ -82,7 +83,15 @@ fn measure<T: Element + Rival>(args: &BenchArgs, config: &Config, source: String
         exact_values: extremes.exact_values,
         repeat: args.repeat,
         runs,
+        stages,
     })
+}
+
+/// The times of the backend's stages.
+fn stages<T: Element>(config: &Config, values: &[T], shape: &Shape, repeat: u32) -> Outcome<Vec<Stage>> {
+    let bytes = size_of_val(values) as u64;
+    let times = bmgard::stage_times(values, shape, config, repeat as usize)?;
+    Ok(times.into_iter().map(|times| Stage { stage: times.stage, timing: Timing::new(bytes, times.seconds) }).collect())
 }
 
 /// The values with 0 for NaN, infinities and fill values, which the rivals have no notion of.
@@ -105,6 +114,16 @@ struct Report {
     exact_values: u64,
     repeat: u32,
     runs: Vec<Run>,
+    /// With `--stages` only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stages: Vec<Stage>,
+}
+
+/// One stage of the backend.
+#[derive(Serialize)]
+struct Stage {
+    stage: &'static str,
+    timing: Timing,
 }
 
 /// What one codec did.
@@ -184,6 +203,13 @@ impl Report {
         );
         let rows: Vec<Vec<String>> = self.runs.iter().map(Run::row).collect();
         let columns = ["codec", "backend", "ratio", "error/bound", "bound", "compress GB/s", "decompress GB/s"];
-        Channel::Stdout.text(&(head + &report::table(&columns, &rows)));
+        let mut text = head + &report::table(&columns, &rows);
+        if !self.stages.is_empty() {
+            let row =
+                |stage: &Stage| vec![stage.stage.to_owned(), format!("{:.3}", 1e3 * stage.timing.median_seconds), stage.timing.to_string()];
+            let rows: Vec<Vec<String>> = self.stages.iter().map(row).collect();
+            text += &format!("\n{}", report::table(&["stage", "ms", "GB/s"], &rows));
+        }
+        Channel::Stdout.text(&text);
     }
 }

@@ -38,7 +38,8 @@ impl Timing {
         Ok(Self::new(bytes, seconds))
     }
 
-    fn new(bytes: u64, mut seconds: Vec<f64>) -> Self {
+    /// Of runs that took so long.
+    pub fn new(bytes: u64, mut seconds: Vec<f64>) -> Self {
         seconds.sort_by(f64::total_cmp);
         let middle = seconds.len() / 2;
         let median = if seconds.len() % 2 == 1 { seconds[middle] } else { (seconds[middle - 1] + seconds[middle]) / 2.0 };

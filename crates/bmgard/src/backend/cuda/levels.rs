@@ -313,8 +313,8 @@ impl Cuda {
         Ok(values)
     }
 
-    /// A three-dimensional local level of the host's values, forward and then inverse, each run `repeats` times more for its times.
-    #[allow(clippy::type_complexity, reason = "symbols and coarse array, values, times")]
+    /// A three-dimensional local level of the host's values, forward and then inverse.
+    #[allow(clippy::type_complexity, reason = "symbols and coarse array, values")]
     pub(crate) fn local_level<T: DeviceValue>(
         &self,
         level: &Level,
@@ -322,19 +322,14 @@ impl Cuda {
         mask: Option<&Mask>,
         quantiser: Quantiser<T>,
         open_loop: bool,
-        repeats: usize,
-    ) -> Result<((Vec<T::Symbol>, Vec<T>), Vec<T>, [Vec<f32>; 2])> {
+    ) -> Result<((Vec<T::Symbol>, Vec<T>), Vec<T>)> {
         self.enter()?;
         let values = self.upload(values)?;
         let mask = mask.map(|mask| self.upload(mask.words_u32())).transpose()?;
-        let forward = || self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop);
-        let (symbols, coarse) = forward()?;
-        let inverse = || self.recompose_local(level, 3, &symbols, &coarse, quantiser);
-        let decoded = inverse()?;
+        let (symbols, coarse) = self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop)?;
+        let decoded = self.recompose_local(level, 3, &symbols, &coarse, quantiser)?;
         let read = |buffer: &Buffer<T>| buffer.read(buffer.len(), &self.stream);
-        let results = (symbols.read(symbols.len(), &self.stream)?, read(&coarse)?);
-        let times = [self.time(repeats, || forward().map(drop))?, self.time(repeats, || inverse().map(drop))?];
-        Ok((results, read(&decoded)?, times))
+        Ok(((symbols.read(symbols.len(), &self.stream)?, read(&coarse)?), read(&decoded)?))
     }
 
     /// An array of unspecified values.

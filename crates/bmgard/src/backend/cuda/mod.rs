@@ -190,24 +190,6 @@ impl Cuda {
         order().map_err(failed)
     }
 
-    /// Runs `work`, which queues something, `repeats` times after two runs to warm up; returns the milliseconds of each.
-    pub(crate) fn time(&self, repeats: usize, mut work: impl FnMut() -> Result<()>) -> Result<Vec<f32>> {
-        self.enter()?;
-        let mut times = Vec::with_capacity(repeats);
-        let event = || Event::new(EventFlags::DEFAULT).map_err(failed);
-        for run in 0..repeats + 2 {
-            let (start, end) = (event()?, event()?);
-            start.record(&self.stream).map_err(failed)?;
-            work()?;
-            end.record(&self.stream).map_err(failed)?;
-            end.synchronize().map_err(failed)?;
-            if run >= 2 {
-                times.push(end.elapsed_time_f32(&start).map_err(failed)?);
-            }
-        }
-        Ok(times)
-    }
-
     /// Makes the device's context the calling thread's.
     fn enter(&self) -> Result<()> {
         CurrentContext::set_current(&self.loaded.context).map_err(failed)

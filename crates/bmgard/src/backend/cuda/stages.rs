@@ -294,6 +294,11 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         Ok(Verdict { max_abs_error, broken: positions.into_iter().map(u64::from).collect() })
     }
 
+    fn finish(&mut self) -> Result<()> {
+        self.enter()?;
+        self.stream.synchronize().map_err(super::failed)
+    }
+
     fn store(&mut self, values: Buffer<T>) -> Result<Vec<T>> {
         self.enter()?;
         values.read(values.len(), &self.stream)

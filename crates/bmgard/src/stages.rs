@@ -1,0 +1,117 @@
+//! How long the stages of a backend take.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use bmgard_core::tile::Quantiser;
+use serde::Serialize;
+
+use crate::backend::Backend;
+use crate::engine::{Engine, with_backend};
+use crate::huffman::Codebook;
+use crate::plan::{ChunkGrid, ChunkPlan, Levels};
+use crate::{Config, Error, ErrorBudget, Result, Shape, Value, budget};
+
+/// The times of one stage on a chunk's values, which the backend has already. On a GPU they include the launches and what travels
+/// between the stages and the host (histograms, codebooks, coded bytes), but not the field.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageTimes {
+    /// `load`, `decompose`, `count`, `encode`, `check`, `decode`, `recompose` or `store`.
+    pub stage: &'static str,
+    /// Seconds of each run.
+    pub seconds: Vec<f64>,
+}
+
+/// The stages' names, in order.
+const STAGES: [&str; 8] = ["load", "decompose", "count", "encode", "check", "decode", "recompose", "store"];
+
+/// Measures the stages of the configuration's backend on a field of one chunk without special values: once to warm up, then `repeat`
+/// times. The first five make up a compression, `load` and `check` included, the last three a decompression.
+///
+/// # Errors
+/// [`Error::InvalidConfig`] where the field has special values or more than one chunk, or the bound resolves to 0; else as
+/// [`crate::Compressor::compress_slice`].
+pub fn stage_times<T: Value>(values: &[T], shape: &Shape, config: &Config, repeat: usize) -> Result<Vec<StageTimes>> {
+    let mut engine = Engine::open(config.backend)?;
+    with_backend!(&mut engine, backend => measure(backend, values, shape, config, repeat))
+}
+
+fn measure<T: Value, B: Backend<T>>(
+    backend: &mut B,
+    values: &[T],
+    shape: &Shape,
+    config: &Config,
+    repeat: usize,
+) -> Result<Vec<StageTimes>> {
+    config.error_bound.validate()?;
+    let unfit = |what: &str| Error::InvalidConfig(format!("stages are measured on fields {what}"));
+    let (dims, d) = shape.effective();
+    if values.len() as u64 != shape.len() {
+        return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
+    }
+    if ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64).len() > 1 {
+        return Err(unfit("of one chunk"));
+    }
+    let statistics = backend.statistics(values, config.fill.map(T::from_f64))?;
+    let bound = config.error_bound.resolve(statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64())));
+    if statistics.specials > 0 || bound == 0.0 {
+        return Err(unfit("without NaN, infinities and fill values that are not constant"));
+    }
+    let levels = Levels::choose(dims, d, config.local_levels, config.global_levels)?;
+    let plan = ChunkPlan::new(dims, d, levels);
+    let steps = budget::steps(config.error_budget, bound, d, levels.total());
+    let quantisers: Vec<Quantiser<T>> = steps.into_iter().map(Quantiser::new).collect();
+    let open_loop = config.error_budget == ErrorBudget::Mgard;
+
+    let mut times = STAGES.map(|stage| StageTimes { stage, seconds: Vec::with_capacity(repeat) });
+    let mask = backend.load_mask(None)?;
+    for run in 0..=repeat {
+        let mut start = Instant::now();
+        let mut stage = 0;
+        let mut lap = |backend: &mut B| -> Result<()> {
+            backend.finish()?;
+            let now = Instant::now();
+            if run > 0 {
+                times[stage].seconds.push((now - start).as_secs_f64());
+            }
+            (start, stage) = (now, stage + 1);
+            Ok(())
+        };
+        let loaded = backend.load(Cow::Borrowed(values))?;
+        lap(backend)?;
+        let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, open_loop)?;
+        lap(backend)?;
+        let books: Vec<Codebook> = backend.histograms(&plan, &symbols, &mask)?.iter().map(Codebook::new).collect();
+        lap(backend)?;
+        let streams = backend.encode(&plan, &symbols, &mask, &books)?;
+        lap(backend)?;
+        backend.check(&plan, &symbols, &quantisers, &loaded, &mask, bound)?;
+        lap(backend)?;
+        let streams: Vec<(Vec<u16>, &[u8])> = streams.iter().map(|s| (s.lengths.clone(), s.payload.as_slice())).collect();
+        let symbols = backend.decode(&plan, &mask, &books, &streams)?;
+        lap(backend)?;
+        let decoded = backend.recompose(&plan, &symbols, &quantisers)?;
+        lap(backend)?;
+        backend.store(decoded)?;
+        lap(backend)?;
+    }
+    Ok(times.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BackendChoice, ErrorBound};
+
+    #[test]
+    fn every_stage_is_timed_as_often_as_asked() {
+        let shape = Shape::new(&[20, 20, 20]).unwrap();
+        let values: Vec<f32> = (0..8000).map(|i| (i % 97) as f32).collect();
+        let config = Config { backend: BackendChoice::Cpu, ..Config::new(ErrorBound::Absolute(0.5)) };
+        let times = stage_times(&values, &shape, &config, 3).unwrap();
+        assert_eq!(times.iter().map(|t| t.stage).collect::<Vec<_>>(), STAGES);
+        assert!(times.iter().all(|t| t.seconds.len() == 3));
+        assert!(stage_times(&[f32::NAN; 8000], &shape, &config, 1).is_err());
+        assert!(stage_times(&values[1..], &shape, &config, 1).is_err());
+    }
+}
