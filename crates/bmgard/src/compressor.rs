@@ -241,11 +241,18 @@ pub fn decompress_into<T: Value>(archive: &[u8], out: &mut [T], backend: Backend
     let mut done = 0;
     for index in 0..archive.len() {
         let (origin, dims) = header.grid.chunk_box(index as u64);
-        let values: Vec<T> = engine.decompress_chunk(dims, d, &archive.chunk(index)?)?;
-        let rows = (0..dims[0]).flat_map(|z| (0..dims[1]).map(move |y| (z, y)));
-        for ((z, y), row) in rows.zip(values.chunks(dims[2] as usize)) {
-            let at = ((origin[0] + z) * header.grid.dims[1] + origin[1] + y) * header.grid.dims[2] + origin[2];
-            out[at as usize..][..row.len()].copy_from_slice(row);
+        let chunk = archive.chunk(index)?;
+        let at = |z: u64, y: u64| (((origin[0] + z) * header.grid.dims[1] + origin[1] + y) * header.grid.dims[2] + origin[2]) as usize;
+        let len = count(dims) as usize;
+        if header.grid.contiguous() {
+            engine.decompress_chunk(dims, d, &chunk, &mut out[at(0, 0)..][..len])?;
+        } else {
+            let mut values = vec![T::ZERO; len];
+            engine.decompress_chunk(dims, d, &chunk, &mut values)?;
+            let rows = (0..dims[0]).flat_map(|z| (0..dims[1]).map(move |y| (z, y)));
+            for ((z, y), row) in rows.zip(values.chunks(dims[2] as usize)) {
+                out[at(z, y)..][..row.len()].copy_from_slice(row);
+            }
         }
         done += count(dims);
         progress(done);

@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// [`pipeline::decompress_chunk`].
-    pub(crate) fn decompress_chunk<T: Value>(&mut self, dims: Dims, d: usize, chunk: &Chunk<'_>) -> Result<Vec<T>> {
-        with_backend!(self, backend => pipeline::decompress_chunk(backend, dims, d, chunk))
+    pub(crate) fn decompress_chunk<T: Value>(&mut self, dims: Dims, d: usize, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
+        with_backend!(self, backend => pipeline::decompress_chunk(backend, dims, d, chunk, out))
     }
 }

@@ -123,20 +123,26 @@ fn background<T: Value>(statistics: &FieldStatistics<T>) -> T {
     statistics.min_max.map_or(T::ZERO, |(min, max)| min * T::HALF + max * T::HALF)
 }
 
-/// Decodes one chunk, whose parts fit its shape ([`crate::archive::Archive::chunk`]), into its nodes in C order.
-pub(crate) fn decompress_chunk<T: Value, B: Backend<T>>(backend: &mut B, dims: Dims, d: usize, chunk: &Chunk<'_>) -> Result<Vec<T>> {
-    let len = crate::plan::count(dims) as usize;
+/// Decodes one chunk, whose parts fit its shape ([`crate::archive::Archive::chunk`]), into `out`, its nodes in C order.
+pub(crate) fn decompress_chunk<T: Value, B: Backend<T>>(
+    backend: &mut B,
+    dims: Dims,
+    d: usize,
+    chunk: &Chunk<'_>,
+    out: &mut [T],
+) -> Result<()> {
+    debug_assert_eq!(out.len() as u64, crate::plan::count(dims));
     let (runs, special_values) = (chunk.section(SectionId::MaskRuns), chunk.section(SectionId::MaskValues));
-    let specials = if special_values.is_empty() { None } else { Some(Specials::<T>::read(len, runs, special_values)?) };
-    let mut values = match chunk.kind {
-        ChunkKind::Raw => bytemuck::pod_collect_to_vec(chunk.section(SectionId::Raw)),
-        ChunkKind::Constant => vec![bytemuck::pod_read_unaligned(chunk.section(SectionId::Constant)); len],
-        ChunkKind::Coded => decode_chunk(backend, dims, d, chunk, specials.as_ref())?,
-    };
-    if let Some(specials) = specials {
-        specials.restore(&mut values);
+    let specials = if special_values.is_empty() { None } else { Some(Specials::<T>::read(out.len(), runs, special_values)?) };
+    match chunk.kind {
+        ChunkKind::Raw => bytemuck::cast_slice_mut(out).copy_from_slice(chunk.section(SectionId::Raw)),
+        ChunkKind::Constant => out.fill(bytemuck::pod_read_unaligned(chunk.section(SectionId::Constant))),
+        ChunkKind::Coded => decode_chunk(backend, dims, d, chunk, specials.as_ref(), out)?,
     }
-    Ok(values)
+    if let Some(specials) = specials {
+        specials.restore(out);
+    }
+    Ok(())
 }
 
 fn decode_chunk<T: Value, B: Backend<T>>(
@@ -145,7 +151,8 @@ fn decode_chunk<T: Value, B: Backend<T>>(
     d: usize,
     chunk: &Chunk<'_>,
     specials: Option<&Specials<T>>,
-) -> Result<Vec<T>> {
+    out: &mut [T],
+) -> Result<()> {
     let corrupt = |what: &str| Error::Corrupt(what.into());
     let plan = ChunkPlan::new(dims, d, chunk.levels);
     let quantisers: Vec<Quantiser<T>> =
@@ -167,11 +174,10 @@ fn decode_chunk<T: Value, B: Backend<T>>(
         })
         .collect();
     let mask = backend.load_mask(specials.map(|s| &s.mask))?;
-    let mut values = backend.reconstruct(&plan, &mask, &books, &streams, &quantisers)?;
-    debug_assert_eq!(values.len(), plan.values());
+    backend.reconstruct(&plan, &mask, &books, &streams, &quantisers, out)?;
     let counts = chunk.section(SectionId::PatchCounts);
     if !counts.is_empty() {
-        Patches::apply(counts, chunk.section(SectionId::PatchOffsets), chunk.section(SectionId::PatchValues), &mut values)?;
+        Patches::apply(counts, chunk.section(SectionId::PatchOffsets), chunk.section(SectionId::PatchValues), out)?;
     }
-    Ok(values)
+    Ok(())
 }

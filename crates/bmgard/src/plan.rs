@@ -196,7 +196,6 @@ impl Level {
 /// All levels of a chunk, finest first, the coarsest array last.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkPlan {
-    pub(crate) dims: Dims,
     pub(crate) d: usize,
     pub(crate) levels: Vec<Level>,
 }
@@ -222,11 +221,7 @@ impl ChunkPlan {
             now = coarse;
         }
         out.push(node_level(LevelKind::Coarsest, now, now));
-        Self { dims, d, levels: out }
-    }
-
-    pub(crate) fn values(&self) -> usize {
-        count(self.dims) as usize
+        Self { d, levels: out }
     }
 
     /// The number of coding contexts: [`CLASSES`] for every level, and one for the coarsest array.

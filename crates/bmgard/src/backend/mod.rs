@@ -115,8 +115,8 @@ pub(crate) trait Backend<T: Value> {
     /// Finds the values that break the bound: `!(|x - x'| <= bound)` in f64. Masked values take no part.
     fn verify(&mut self, values: &Self::Values<'_>, decoded: &Self::Values<'_>, mask: &Self::Mask<'_>, bound: f64) -> Result<Verdict>;
 
-    /// Hands decoded values to the host.
-    fn store(&mut self, values: Self::Values<'static>) -> Result<Vec<T>>;
+    /// Copies decoded values to the host.
+    fn store(&mut self, values: Self::Values<'static>, out: &mut [T]) -> Result<()>;
 
     /// Waits for all that was queued.
     fn finish(&mut self) -> Result<()> {
@@ -145,9 +145,10 @@ pub(crate) trait Backend<T: Value> {
         books: &[Codebook],
         streams: &[(Vec<u16>, &[u8])],
         quantisers: &[Quantiser<T>],
-    ) -> Result<Vec<T>> {
+        out: &mut [T],
+    ) -> Result<()> {
         let symbols = self.decode(plan, mask, books, streams)?;
         let values = self.recompose(plan, &symbols, quantisers)?;
-        self.store(values)
+        self.store(values, out)
     }
 }

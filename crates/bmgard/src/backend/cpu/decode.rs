@@ -270,7 +270,7 @@ impl<'a> Segments<'a> {
 mod tests {
     use super::*;
     use crate::backend::cpu::encode::{encode, histograms};
-    use crate::plan::{CLASSES, ChunkPlan, Dims, Levels};
+    use crate::plan::{CLASSES, ChunkPlan, Dims, Levels, count};
 
     /// Symbols up to 2^bits, a third of the groups zeros; a stretch of segments without any.
     fn symbols<S: Symbol>(places: usize, bits: u32) -> Vec<S> {
@@ -285,8 +285,8 @@ mod tests {
 
     fn check<S: Symbol>(dims: Dims, d: usize, masked: bool, bits: u32) {
         let plan = ChunkPlan::new(dims, d, Levels { local: 1, global: 1 });
-        let mut mask = Mask::new(plan.values());
-        (0..plan.values()).filter(|i| i / 50 % 9 < 2).for_each(|i| mask.set(i));
+        let mut mask = Mask::new(count(plan.levels[0].dims) as usize);
+        (0..count(plan.levels[0].dims) as usize).filter(|i| i / 50 % 9 < 2).for_each(|i| mask.set(i));
         for (index, level) in plan.levels.iter().enumerate() {
             let mask = Some(&mask).filter(|_| index == 0 && masked);
             let mut expected = vec![S::default(); level.places];

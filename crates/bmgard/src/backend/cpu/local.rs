@@ -44,7 +44,7 @@ pub(crate) fn recompose<T: Real>(symbols: &[T::Symbol], coarse: &[T], level: &Le
     values
 }
 
-/// [`recompose`] of symbols that are decoded task by task: they never leave the cache, and take no memory of their own.
+/// [`recompose`] into `values`, of symbols that are decoded task by task: they never leave the cache, and take no memory of their own.
 ///
 /// # Errors
 /// [`crate::Error::Corrupt`] where bits are no code.
@@ -55,9 +55,10 @@ pub(crate) fn decode_and_recompose<T: Real>(
     d: usize,
     mask: Option<&Mask>,
     quantiser: &Quantiser<T>,
-) -> Result<Vec<T>> {
-    let mut values = vec![T::ZERO; level.dims.iter().product::<u64>() as usize];
-    let out = Shared::new(&mut values);
+    values: &mut [T],
+) -> Result<()> {
+    debug_assert_eq!(values.len() as u64, level.dims.iter().product::<u64>());
+    let out = Shared::new(values);
     let task = task_places(level);
     (0..level.places.div_ceil(task)).into_par_iter().try_for_each_init(
         || vec![T::Symbol::default(); task],
@@ -68,8 +69,7 @@ pub(crate) fn decode_and_recompose<T: Real>(
             tiles.recompose(d, symbols, &out);
             crate::Result::Ok(())
         },
-    )?;
-    Ok(values)
+    )
 }
 
 /// Checks the values that [`recompose`] would give against the original ones, and keeps none of them.

@@ -25,7 +25,7 @@ use self::check::{Checker, check_run};
 use self::decode::Segments;
 use super::{Backend, FieldStatistics, Stream, Verdict};
 use crate::huffman::{Codebook, Histogram};
-use crate::plan::{CLASSES, ChunkPlan, Level, LevelKind};
+use crate::plan::{CLASSES, ChunkPlan, Level, LevelKind, count};
 use crate::special::Mask;
 use crate::{Result, Value};
 
@@ -112,8 +112,9 @@ impl<T: Value> Backend<T> for Cpu {
         Ok(recompose_from(0, plan, symbols, quantisers).into())
     }
 
-    fn store(&mut self, values: Cow<'static, [T]>) -> Result<Vec<T>> {
-        Ok(values.into_owned())
+    fn store(&mut self, values: Cow<'static, [T]>, out: &mut [T]) -> Result<()> {
+        out.copy_from_slice(&values);
+        Ok(())
     }
 
     fn verify(&mut self, values: &Cow<'_, [T]>, decoded: &Cow<'_, [T]>, mask: &Option<&Mask>, bound: f64) -> Result<Verdict> {
@@ -154,7 +155,8 @@ impl<T: Value> Backend<T> for Cpu {
         books: &[Codebook],
         streams: &[(Vec<u16>, &[u8])],
         quantisers: &[Quantiser<T>],
-    ) -> Result<Vec<T>> {
+        out: &mut [T],
+    ) -> Result<()> {
         let mut now = Vec::new();
         let levels = plan.levels.iter().zip(streams).zip(books.chunks(CLASSES)).zip(quantisers).enumerate();
         for (index, (((level, (lengths, payload)), books), quantiser)) in levels.rev() {
@@ -163,10 +165,18 @@ impl<T: Value> Backend<T> for Cpu {
             now = match level.kind {
                 LevelKind::Coarsest => accumulate(&segments.decode_all(level, plan.d, mask)?, level, quantiser),
                 LevelKind::Global => global::recompose(&segments.decode_all(level, plan.d, mask)?, now, level, quantiser),
-                LevelKind::Local => local::decode_and_recompose(&segments, &now, level, plan.d, mask, quantiser)?,
+                LevelKind::Local if index == 0 => {
+                    return local::decode_and_recompose(&segments, &now, level, plan.d, mask, quantiser, out);
+                }
+                LevelKind::Local => {
+                    let mut values = vec![T::ZERO; count(level.dims) as usize];
+                    local::decode_and_recompose(&segments, &now, level, plan.d, mask, quantiser, &mut values)?;
+                    values
+                }
             };
         }
-        Ok(now)
+        out.copy_from_slice(&now);
+        Ok(())
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a> Order<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{ChunkPlan, Dims, Levels};
+    use crate::plan::{ChunkPlan, Dims, Levels, count};
 
     /// The order as the format says it, node by node.
     fn expected(level: &Level, d: usize, mask: Option<&Mask>) -> Vec<(usize, u8)> {
@@ -207,8 +207,8 @@ mod tests {
         for (dims, d) in cases {
             let plan = ChunkPlan::new(dims, d, Levels { local: 1, global: 1 });
             for masked in [0, 1, 7] {
-                let mut mask = Mask::new(plan.values());
-                (0..plan.values()).filter(|i| masked > 0 && i / 50 % 9 < masked).for_each(|i| mask.set(i));
+                let mut mask = Mask::new(count(plan.levels[0].dims) as usize);
+                (0..count(plan.levels[0].dims) as usize).filter(|i| masked > 0 && i / 50 % 9 < masked).for_each(|i| mask.set(i));
                 for (index, level) in plan.levels.iter().enumerate() {
                     let mask = Some(&mask).filter(|_| index == 0 && masked > 0);
                     let mut got = Vec::new();

@@ -109,13 +109,18 @@ impl<T: Pod + DeviceCopy + Zeroable> Buffer<T> {
 
     /// Copies the first `len` elements to the host, once the stream has come here.
     pub(super) fn read(&self, len: usize, stream: &Stream) -> Result<Vec<T>> {
-        assert!(len <= self.len);
         let mut out = vec![T::zeroed(); len];
-        if len > 0 {
-            // SAFETY: both have that many bytes, and `out` stays until the stream is done.
-            check(unsafe { cust::sys::cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), self.raw(), size_of_val(&*out), stream.as_inner()) })?;
-        }
-        stream.synchronize().map_err(failed)?;
+        self.read_into(&mut out, stream)?;
         Ok(out)
+    }
+
+    /// Copies the first elements to the host, once the stream has come here.
+    pub(super) fn read_into(&self, out: &mut [T], stream: &Stream) -> Result<()> {
+        assert!(out.len() <= self.len);
+        if !out.is_empty() {
+            // SAFETY: both have that many bytes, and `out` stays until the stream is done.
+            check(unsafe { cust::sys::cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), self.raw(), size_of_val(out), stream.as_inner()) })?;
+        }
+        stream.synchronize().map_err(failed)
     }
 }

@@ -42,7 +42,8 @@ fn both<T: Value + DeviceValue>(cuda: &mut Cuda, dims: Dims) -> std::result::Res
 /// The archive's bytes, and the bits of what it decodes to.
 fn compress<T: Value, B: Backend<T>>(backend: &mut B, plan: &FieldPlan<T>, dims: Dims, values: &[T]) -> Result<(Vec<u8>, Vec<u64>)> {
     let chunk = compress_chunk(backend, plan, dims, values)?.chunk;
-    let decoded: Vec<T> = decompress_chunk(backend, dims, plan.d, &chunk)?;
+    let mut decoded = vec![T::ZERO; values.len()];
+    decompress_chunk(backend, dims, plan.d, &chunk, &mut decoded)?;
     let mut bytes = chunk.write_header();
     chunk.sections.iter().for_each(|(_, section)| bytes.extend_from_slice(section));
     Ok((bytes, decoded.into_iter().map(Value::bits).collect()))

@@ -299,9 +299,9 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         self.stream.synchronize().map_err(super::failed)
     }
 
-    fn store(&mut self, values: Buffer<T>) -> Result<Vec<T>> {
+    fn store(&mut self, values: Buffer<T>, out: &mut [T]) -> Result<()> {
         self.enter()?;
-        values.read(values.len(), &self.stream)
+        values.read_into(out, &self.stream)
     }
 }
 
