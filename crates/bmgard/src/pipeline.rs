@@ -94,7 +94,11 @@ fn code_chunk<T: Value, B: Backend<T>>(
     let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, field.budget == ErrorBudget::Mgard)?;
     let books: Vec<Codebook> = backend.histograms(&plan, &symbols, &mask)?.iter().map(Codebook::new).collect();
     let streams = backend.encode(&plan, &symbols, &mask, &books)?;
-    let verdict = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, field.bound)?;
+    let mut verdict = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, field.bound)?;
+    if let Some(fill) = field.fill.filter(|&fill| may_decode_to(fill, field)) {
+        let decoded = backend.recompose(&plan, &symbols, &quantisers)?;
+        patch_look_alikes(backend, fill, values.len(), decoded, specials, &mut verdict.broken)?;
+    }
 
     let mut sections = special_sections(specials);
     if !verdict.broken.is_empty() {
@@ -116,6 +120,30 @@ fn code_chunk<T: Value, B: Backend<T>>(
     let steps = quantisers.iter().map(|q| q.step.to_bits_u64()).collect();
     let chunk = Chunk { kind: ChunkKind::Coded, levels, steps, sections };
     Ok((chunk, verdict.max_abs_error, verdict.broken.len() as u64))
+}
+
+/// Whether a valid value lies so near the fill value that it may decode to it.
+fn may_decode_to<T: Value>(fill: T, field: &FieldPlan<T>) -> bool {
+    let fill = fill.to_f64();
+    field.statistics.min_max.is_some_and(|(min, max)| min.to_f64() - field.bound <= fill && fill <= max.to_f64() + field.bound)
+}
+
+/// Adds to `broken` the valid values that would come back as the fill value, and look like missing ones.
+fn patch_look_alikes<T: Value, B: Backend<T>>(
+    backend: &mut B,
+    fill: T,
+    len: usize,
+    decoded: B::Values<'static>,
+    specials: Option<&Specials<T>>,
+    broken: &mut Vec<u64>,
+) -> Result<()> {
+    let mut values = vec![T::ZERO; len];
+    backend.store(decoded, &mut values)?;
+    let valid = |position: usize| specials.is_none_or(|specials| !specials.mask.get(position));
+    broken.extend((0..values.len()).filter(|&i| values[i] == fill && valid(i)).map(|i| i as u64));
+    broken.sort_unstable();
+    broken.dedup();
+    Ok(())
 }
 
 /// A value in the middle of the valid ones, for blocks that have none.
