@@ -9,7 +9,7 @@ use core::num::NonZeroU32;
 use bmgard_core::Symbol;
 use bmgard_core::axis::is_coarse;
 use bmgard_core::tile::{Geometry, TILE};
-use bmgard_core::token::{GROUP, TOKENS, ZERO_GROUP, extra_bits, value};
+use bmgard_core::token::{GROUP, TOKENS, ZERO_GROUP, extra_bits};
 use cuda_std::atomic::intrinsics::atomic_fetch_add_relaxed_u32_device;
 use cuda_std::prelude::*;
 
@@ -92,12 +92,12 @@ impl Walk {
     /// The class of the place that the walk is at, or [`DEAD`]; moves on.
     ///
     /// # Safety
-    /// `mask` is null or has a bit for each node.
+    /// `mask` is null or has a bit for each node; `places` was loaded.
     #[inline(always)]
-    unsafe fn next<const KIND: u32>(&mut self) -> u32 {
+    unsafe fn next<const KIND: u32>(&mut self, places: *const u16) -> u32 {
         match KIND {
             // SAFETY: the caller's.
-            1..=3 => unsafe { self.next_detail::<KIND>() },
+            1..=3 => unsafe { self.next_detail::<KIND>(places) },
             4 => self.next_node(),
             _ => 0,
         }
@@ -114,8 +114,10 @@ impl Walk {
     }
 
     #[inline(always)]
-    unsafe fn next_detail<const KIND: u32>(&mut self) -> u32 {
-        let (node, class) = Self::place::<KIND>(self.detail as usize);
+    unsafe fn next_detail<const KIND: u32>(&mut self, places: *const u16) -> u32 {
+        // SAFETY: the caller's.
+        let entry = unsafe { *places.add(self.detail as usize) };
+        let (node, class) = (entry & 0xFFF, entry >> 12);
         let mut live = true;
         if !self.whole {
             let node = node as u32;
@@ -409,6 +411,7 @@ unsafe fn count<S: Symbol + intrinsics::ReadOnlyValue, const KIND: u32>(
             *counts.add(i) = 0;
             i += BLOCK as usize;
         }
+        // Its barrier is also the one after the block's counts or codes were set.
         load_places::<KIND>(table);
         load_whole_classes::<KIND>(table, whole_classes as *mut u8);
         // The commonest tokens, 0, 1 and 2 (values 0, 1 and -1), are counted apart, per class 20 bits each.
@@ -540,6 +543,7 @@ unsafe fn encode<S: Symbol + intrinsics::ReadOnlyValue, const KIND: u32>(
     // SAFETY: codes are the block's in shared memory; words and slots have room for the worst case; all lanes go the same way but
     // for the groups they write.
     unsafe {
+        // Its barrier is also the one after the block's counts or codes were set.
         load_places::<KIND>(table);
         load_whole_classes::<KIND>(table, whole_classes as *mut u8);
         let mut segment = thread::index_1d() / 32;
@@ -653,7 +657,7 @@ impl Reader {
         reader
     }
 
-    /// Makes at least 32 bits ready; zeros beyond the end.
+    /// Makes at least 32 bits ready (no more than that where none was left); zeros beyond the end.
     ///
     /// # Safety
     /// As [`Reader::new`].
@@ -706,6 +710,7 @@ unsafe fn decode<S: Symbol, const KIND: u32>(
     offsets: *const u32,
     mask: *const u32,
     rows: *mut S,
+    places: *mut u16,
     tables: *const u16,
     symbols: *mut S,
     bad: *mut u32,
@@ -716,6 +721,9 @@ unsafe fn decode<S: Symbol, const KIND: u32>(
     let base = segment * level.segment;
     // SAFETY: places are checked; offsets has one more entry than there are segments.
     unsafe {
+        if KIND <= 3 {
+            load_places::<KIND>(places);
+        }
         let count = if exists { level.segment.min(level.places - base) } else { 0 };
         let offset = if exists { *offsets.add(segment as usize) } else { 0 };
         let bytes = if exists { *offsets.add(segment as usize + 1) - offset } else { 0 };
@@ -726,9 +734,9 @@ unsafe fn decode<S: Symbol, const KIND: u32>(
         while start < level.segment {
             let mut k = 0;
             while k < 32 {
-                let mut symbol = 0i64;
+                let mut symbol = S::default();
                 if start + k < count && bytes > 0 {
-                    let class = walk.next::<KIND>();
+                    let class = walk.next::<KIND>(places);
                     if class != DEAD {
                         let opens = in_group == 0;
                         in_group = (in_group + 1) % GROUP as u32;
@@ -736,19 +744,27 @@ unsafe fn decode<S: Symbol, const KIND: u32>(
                             reader.fill();
                             let entry = *tables.add(class as usize * TABLE + (reader.pending as usize & (TABLE - 1)));
                             let (token, length) = ((entry & 0xFF) as u32, (entry >> 8) as u32);
-                            reader.skip(length);
                             zeros = token == ZERO_GROUP;
                             known &= length > 0 && (opens || !zeros);
-                            if !zeros {
-                                let extra = extra_bits(token);
+                            let extra = if zeros { 0 } else { extra_bits(token) };
+                            let raw = if length + extra <= 32 {
+                                // All that one filling gives.
+                                let raw = reader.pending >> length & ((1u64 << extra) - 1);
+                                reader.skip(length + extra);
+                                raw
+                            } else {
+                                reader.skip(length);
                                 let low = reader.take(extra.min(32));
                                 let high = if extra > 32 { reader.take(extra - 32) << 32 } else { 0 };
-                                symbol = value(token, low | high);
+                                low | high
+                            };
+                            if !zeros {
+                                symbol = S::from_token(token, raw);
                             }
                         }
                     }
                 }
-                *rows.add(lane as usize * STRIDE + k as usize) = S::from_i64(symbol);
+                *rows.add(lane as usize * STRIDE + k as usize) = symbol;
                 k += 1;
             }
             warp::full::sync();
@@ -879,7 +895,7 @@ macro_rules! kernels {
 
         /// Decodes each segment. Sets `bad` where bits are no code or do not end where their segment does.
         ///
-        /// Grid: ceil(segments / 64) blocks; block: 64 threads. Shared memory: 24576 bytes and 2 x 32 x 33 symbols, static.
+        /// Grid: ceil(segments / 64) blocks; block: 64 threads. Shared memory: 24576 + 784 bytes and 2 x 32 x 33 symbols, static.
         ///
         /// # Safety
         ///
@@ -897,6 +913,7 @@ macro_rules! kernels {
         ) {
             let rows = shared_array![$symbol; 2 * 32 * STRIDE];
             let shared_tables = shared_array![u16; CLASSES * TABLE];
+            let places = shared_array![u16; 392];
             // SAFETY: the caller's.
             unsafe {
                 let mut i = thread::thread_idx_x() as usize;
@@ -906,7 +923,7 @@ macro_rules! kernels {
                 }
                 thread::sync_threads();
                 let rows = rows.add((thread::thread_idx_x() / 32) as usize * 32 * STRIDE);
-                by_kind!(level, decode::<$symbol>(level, payload, offsets, mask, rows, shared_tables, symbols, bad))
+                by_kind!(level, decode::<$symbol>(level, payload, offsets, mask, rows, places, shared_tables, symbols, bad))
             }
         }
     };

@@ -11,6 +11,8 @@ pub trait Symbol: Copy + Debug + Default + Eq + Ord + Send + Sync + 'static {
     fn from_i64(value: i64) -> Self;
     /// [`crate::token::token`] in the type's own width, and the magnitude.
     fn token(self) -> (u32, u32, u64);
+    /// [`crate::token::value`] in the type's own width; what does not fit, as damaged archives may hold, is some value.
+    fn from_token(token: u32, raw: u64) -> Self;
 }
 
 impl Symbol for i32 {
@@ -34,6 +36,16 @@ impl Symbol for i32 {
         let token = 1 + 2 * class + u32::from(self < 0);
         (if magnitude == 0 { 0 } else { token }, below, u64::from(magnitude))
     }
+
+    #[inline(always)]
+    fn from_token(token: u32, raw: u64) -> Self {
+        let class = token.saturating_sub(1) >> 1;
+        let extra = class.saturating_sub(1) >> 1;
+        let leading = if class == 0 { 1 } else { 2 | (class + 1) & 1 };
+        let magnitude = (leading << (extra & 31) | raw as u32) as i32;
+        let signed = if token & 1 == 0 { magnitude.wrapping_neg() } else { magnitude };
+        if token == 0 { 0 } else { signed }
+    }
 }
 
 impl Symbol for i64 {
@@ -51,6 +63,11 @@ impl Symbol for i64 {
     fn token(self) -> (u32, u32, u64) {
         let (token, extra) = crate::token::token(self);
         (token, extra, self.unsigned_abs())
+    }
+
+    #[inline(always)]
+    fn from_token(token: u32, raw: u64) -> Self {
+        crate::token::value(token, raw)
     }
 }
 
@@ -219,6 +236,8 @@ mod tests {
         for value in (-3000..3000i64).chain(edges).filter(|&v| i32::try_from(v).is_ok()) {
             let (token, extra) = crate::token::token(value);
             assert_eq!((value as i32).token(), (token, extra, value.unsigned_abs()), "{value}");
+            let raw = value.unsigned_abs() & ((1 << extra) - 1);
+            assert_eq!((i32::from_token(token, raw), i64::from_token(token, raw)), (value as i32, value));
             assert_eq!(value.token(), (token, extra, value.unsigned_abs()));
         }
     }
