@@ -191,6 +191,7 @@ impl Field {
 
     fn from_npy(path: &Path, bytes: Bytes, layout: &LayoutArgs) -> Outcome<Self> {
         let bad = |failure: Failure| failure.context(format!("cannot read {} as NumPy's .npy", name(path)));
+        check_npy_header(&bytes).map_err(bad)?;
         let (dims, dtype) = match npy_dims::<f32>(&bytes) {
             Err(ViewNpyError::WrongDescriptor(_)) => (npy_dims::<f64>(&bytes), DType::F64),
             result => (result, DType::F32),
@@ -250,6 +251,39 @@ fn npy_header_len(bytes: &[u8]) -> usize {
         [_, _, _, _, _, _, _, _, a, b, c, d, ..] => 12 + u32::from_le_bytes([*a, *b, *c, *d]) as usize,
         _ => 0,
     }
+}
+
+/// The deepest brackets of a header, structured types included.
+const NPY_NESTING: usize = 8;
+
+/// Refuses what `ndarray_npy` does not cope with: it allocates the header's length before it looks for the header, its parser takes time
+/// exponential in the depth of brackets, and it panics at a dimension of 0 beside others whose product overflows.
+fn check_npy_header(bytes: &[u8]) -> Outcome {
+    let bad = |what: &str| Err(Failure::new(Kind::BadFile, what));
+    if !bytes.starts_with(NPY_MAGIC) {
+        return bad("it does not start with NumPy's signature");
+    }
+    let start = if bytes.get(6) == Some(&1) { 10 } else { 12 };
+    let Some(header) = bytes.get(start.min(bytes.len())..npy_header_len(bytes)).filter(|_| bytes.len() >= start) else {
+        return bad("it ends within its header");
+    };
+    let mut depth = 0usize;
+    for byte in header {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > NPY_NESTING {
+            return bad("its header is damaged: brackets within brackets");
+        }
+    }
+    let text = String::from_utf8_lossy(header);
+    let shape = text.rsplit_once("shape").and_then(|(_, rest)| rest.split_once('(')?.1.split_once(')'));
+    if shape.is_some_and(|(shape, _)| shape.split(',').any(|n| n.trim().parse() == Ok(0u64))) {
+        return bad("its shape has a dimension of 0; every dimension must be at least 1");
+    }
+    Ok(())
 }
 
 /// What is wrong with an .npy file and what to do about it.
@@ -315,6 +349,33 @@ fn plausible(actual: u64, shape: &Shape, dtype: DType) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn npy_headers_that_the_reader_would_choke_on() {
+        let file = |version: u8, text: &str| {
+            let length = text.len() as u32;
+            let mut bytes = [NPY_MAGIC, &[version, 0]].concat();
+            bytes.extend(&length.to_le_bytes()[..if version == 1 { 2 } else { 4 }]);
+            bytes.extend(text.as_bytes());
+            bytes
+        };
+        let header = |shape: &str| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let error = |bytes: &[u8]| check_npy_header(bytes).unwrap_err();
+        for version in [1, 2, 3] {
+            for shape in ["()", "(3,)", "(2, 10, 105)"] {
+                assert!(check_npy_header(&file(version, &header(shape))).is_ok(), "{version} {shape}");
+            }
+            for shape in ["(0, 18446744073709551615)", "(0,)", "(3, 0)"] {
+                assert_eq!(error(&file(version, &header(shape))).kind(), Kind::BadFile, "{version} {shape}");
+            }
+            assert!(check_npy_header(&file(version, &header(&("[".repeat(24) + "1" + &"]".repeat(24))))).is_err());
+            let whole = file(version, &header("(3,)"));
+            for end in 0..whole.len() {
+                assert!(check_npy_header(&whole[..end]).is_err(), "{version} {end}");
+            }
+        }
+        assert!(check_npy_header(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}").is_err());
+    }
 
     #[test]
     fn plausible_shapes() {

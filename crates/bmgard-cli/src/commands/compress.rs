@@ -27,6 +27,11 @@ pub fn run(args: &CompressArgs) -> Outcome {
         })
     });
     let (written, verified) = outcome.map_err(|failure| failure.context(format!("cannot compress {}", input::name(&args.input))))?;
+    if let (Some(fill), 0) = (config.fill, written.summary.exact_values) {
+        eprintln!(
+            "warning: no value equals the fill value {fill:e}; a relative bound counts all values as valid (write it with all its digits)"
+        );
+    }
     let channel = target.report_channel();
     if matches!(target, Target::Stream { .. }) {
         target.write_bytes(&written.archive)?;
