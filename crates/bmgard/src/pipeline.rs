@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bmgard_core::tile::Quantiser;
 
 use crate::archive::{Chunk, ChunkKind, SectionId};
-use crate::backend::{Backend, FieldStatistics};
+use crate::backend::{Backend, FieldStatistics, Verdict};
 use crate::budget;
 use crate::huffman::Codebook;
 use crate::patch::Patches;
@@ -97,7 +97,7 @@ fn code_chunk<T: Value, B: Backend<T>>(
     let mut verdict = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, field.bound)?;
     if let Some(fill) = field.fill.filter(|&fill| may_decode_to(fill, field)) {
         let decoded = backend.recompose(&plan, &symbols, &quantisers)?;
-        patch_look_alikes(backend, fill, values.len(), decoded, specials, &mut verdict.broken)?;
+        patch_look_alikes(backend, fill, &values, decoded, specials, &mut verdict)?;
     }
 
     let mut sections = special_sections(specials);
@@ -128,21 +128,32 @@ fn may_decode_to<T: Value>(fill: T, field: &FieldPlan<T>) -> bool {
     field.statistics.min_max.is_some_and(|(min, max)| min.to_f64() - field.bound <= fill && fill <= max.to_f64() + field.bound)
 }
 
-/// Adds to `broken` the valid values that would come back as the fill value, and look like missing ones.
+/// Adds to the broken values the valid ones that would come back as the fill value, and look like missing ones.
 fn patch_look_alikes<T: Value, B: Backend<T>>(
     backend: &mut B,
     fill: T,
-    len: usize,
+    values: &[T],
     decoded: B::Values<'static>,
     specials: Option<&Specials<T>>,
-    broken: &mut Vec<u64>,
+    verdict: &mut Verdict,
 ) -> Result<()> {
-    let mut values = vec![T::ZERO; len];
-    backend.store(decoded, &mut values)?;
+    let mut out = vec![T::ZERO; values.len()];
+    backend.store(decoded, &mut out)?;
     let valid = |position: usize| specials.is_none_or(|specials| !specials.mask.get(position));
-    broken.extend((0..values.len()).filter(|&i| values[i] == fill && valid(i)).map(|i| i as u64));
+    let Verdict { broken, max_abs_error } = verdict;
+    let beyond = broken.len();
+    broken.extend((0..out.len()).filter(|&i| out[i] == fill && valid(i)).map(|i| i as u64));
+    if broken.len() == beyond {
+        return Ok(());
+    }
     broken.sort_unstable();
     broken.dedup();
+    // The worst error may have been one of theirs.
+    for &position in &*broken {
+        out[position as usize] = values[position as usize];
+    }
+    let error = |i: usize| if valid(i) { (values[i].to_f64() - out[i].to_f64()).abs() } else { 0.0 };
+    *max_abs_error = (0..out.len()).map(error).fold(0.0, f64::max);
     Ok(())
 }
 
