@@ -4,8 +4,6 @@
 //! of their sizes says where their bits go. Decoding is serial within a segment: a thread works on a segment, a warp on 32 neighbours,
 //! place by place in step; symbols go out through shared memory, 32 places of 32 segments at a time, so that memory sees whole lines.
 
-use core::num::NonZeroU32;
-
 use bmgard_core::Symbol;
 use bmgard_core::axis::is_coarse;
 use bmgard_core::tile::{Geometry, TILE};
@@ -13,6 +11,7 @@ use bmgard_core::token::{GROUP, TOKENS, ZERO_GROUP, extra_bits};
 use cuda_std::atomic::intrinsics::atomic_fetch_add_relaxed_u32_device;
 use cuda_std::prelude::*;
 
+use crate::common::split;
 use crate::unroll::each8;
 
 /// Threads of a block.
@@ -159,15 +158,6 @@ impl Walk {
         }
         if odd == 0 { DEAD } else { odd - 1 }
     }
-}
-
-/// An index as (z, y, x) in an array of `dims`.
-#[inline(always)]
-fn split(index: u32, dims: [u32; 3]) -> [u32; 3] {
-    // SAFETY: a dimension is at least 1.
-    let (ny, nx) = unsafe { (NonZeroU32::new_unchecked(dims[1]), NonZeroU32::new_unchecked(dims[2])) };
-    let (row, x) = (index / nx, index % nx);
-    [row / ny, row % ny, x]
 }
 
 /// The calling lane's segment, and the warp's first.

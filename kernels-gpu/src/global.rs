@@ -11,6 +11,7 @@ use bmgard_core::tile::{Lanes, Quantiser};
 use bmgard_core::{Symbol, axis};
 use cuda_std::prelude::*;
 
+use crate::common::split;
 use crate::unroll::{each5, each8};
 
 /// Threads of a block.
@@ -36,15 +37,6 @@ pub struct Sweep {
     outer: u32,
     /// Rows that a block's sweep has room for: `coarse` where there is one block.
     rows: u32,
-}
-
-/// An index as (z, y, x) in an array of `dims`.
-#[inline(always)]
-fn split(index: u32, dims: [u32; 3]) -> [u32; 3] {
-    // SAFETY: a dimension has at least one node.
-    let (ny, nx) = unsafe { (NonZeroU32::new_unchecked(dims[1]), NonZeroU32::new_unchecked(dims[2])) };
-    let (row, x) = (index / nx, index % nx);
-    [row / ny, row % ny, x]
 }
 
 #[inline(always)]

@@ -7,6 +7,7 @@
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
 pub mod coding;
+mod common;
 pub mod field;
 pub mod global;
 pub mod local;

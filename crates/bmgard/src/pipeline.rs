@@ -77,8 +77,8 @@ fn code_chunk<T: Value, B: Backend<T>>(
     values: &[T],
     specials: Option<&Specials<T>>,
 ) -> Result<(Chunk<'static>, f64, u64)> {
-    let plan = ChunkPlan::new(dims, field.d, field.levels.clamped(dims, field.d));
     let levels = field.levels.clamped(dims, field.d);
+    let plan = ChunkPlan::new(dims, field.d, levels);
     let quantisers: Vec<Quantiser<T>> =
         budget::steps(field.budget, field.bound, field.d, levels.total()).into_iter().map(Quantiser::new).collect();
     let values = match specials {
