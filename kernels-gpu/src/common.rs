@@ -10,3 +10,23 @@ pub(crate) fn split(index: u32, dims: [u32; 3]) -> [u32; 3] {
     let (row, x) = (index / nx, index % nx);
     [row / ny, row % ny, x]
 }
+
+/// A value at any byte address.
+///
+/// # Safety
+/// All its bytes are there.
+#[inline(always)]
+pub(crate) unsafe fn load<T: Copy>(from: *const T) -> T {
+    // SAFETY: the caller's.
+    unsafe { if from.is_aligned() { from.read() } else { from.read_unaligned() } }
+}
+
+/// Stores a value at any byte address.
+///
+/// # Safety
+/// There is room for all its bytes.
+#[inline(always)]
+pub(crate) unsafe fn store<T: Copy>(to: *mut T, value: T) {
+    // SAFETY: the caller's.
+    unsafe { if to.is_aligned() { to.write(value) } else { to.write_unaligned(value) } }
+}

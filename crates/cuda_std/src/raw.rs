@@ -108,6 +108,8 @@ atomic_symbols! {
          __cuda_std_atomic_and_u64_block __cuda_std_atomic_and_u32_shared __cuda_std_atomic_and_u64_shared;
     or:  __cuda_std_atomic_or_u32_device __cuda_std_atomic_or_u64_device __cuda_std_atomic_or_u32_block
          __cuda_std_atomic_or_u64_block __cuda_std_atomic_or_u32_shared __cuda_std_atomic_or_u64_shared;
+    xor: __cuda_std_atomic_xor_u32_device __cuda_std_atomic_xor_u64_device __cuda_std_atomic_xor_u32_block
+         __cuda_std_atomic_xor_u64_block __cuda_std_atomic_xor_u32_shared __cuda_std_atomic_xor_u64_shared;
     min: __cuda_std_atomic_min_u32_device __cuda_std_atomic_min_u64_device __cuda_std_atomic_min_u32_block
          __cuda_std_atomic_min_u64_block __cuda_std_atomic_min_u32_shared __cuda_std_atomic_min_u64_shared;
     max: __cuda_std_atomic_max_u32_device __cuda_std_atomic_max_u64_device __cuda_std_atomic_max_u32_block

@@ -54,7 +54,8 @@ impl<T> Drop for Buffer<T> {
     }
 }
 
-fn check(code: cust::sys::CUresult) -> Result<()> {
+/// What a function of the driver returned.
+pub(super) fn check(code: cust::sys::CUresult) -> Result<()> {
     match code as i32 {
         0 => Ok(()),
         code => Err(Error::Device(cuda_loader::DriverError(code).to_string())),

@@ -1,10 +1,13 @@
 //! The CUDA backend: kernels of the crate `kernels-gpu`, embedded as PTX, launched through `cust`.
 #![allow(unsafe_code, reason = "kernel launches and uninitialised device memory")]
 
+mod archive;
 mod levels;
 mod memory;
 mod selftest;
 mod stages;
+mod staging;
+mod trials;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
