@@ -15,6 +15,13 @@ const WARPS: u32 = CHECKSUM_BLOCK / 32;
 const AHEAD: usize = 8;
 const AHEAD_BYTES: u32 = (AHEAD as u64 * ROW) as u32;
 
+/// The aligned words of 8 rows that a lane's words lie in.
+#[derive(Clone, Copy, Default)]
+struct Rows {
+    low: [u32; AHEAD],
+    high: [u32; AHEAD],
+}
+
 /// A piece of a range; offsets are from the piece's start, which may lie in front of the range.
 #[derive(Clone, Copy)]
 struct Piece {
@@ -41,36 +48,50 @@ impl Piece {
         Self { at, first, inner }
     }
 
-    /// The calling lane's words of the rows from `offset` on; bytes in front of the range are 0.
+    /// Loads the calling lane's words of the rows from `offset` on; bytes in front of the range are 0. Nothing waits for the loads.
     ///
     /// # Safety
     /// The rows end within the piece; nothing writes the range meanwhile.
     #[inline(always)]
-    unsafe fn words(&self, offset: u32) -> [u32; AHEAD] {
-        let mut words = [0u32; AHEAD];
+    unsafe fn rows(&self, offset: u32) -> Rows {
+        let mut rows = Rows::default();
         let own = offset + 4 * warp::lane_id();
         let at = self.at.wrapping_add(own as usize);
-        // SAFETY: aligned words lie in the range; else each byte is checked.
+        let bits = self.bits();
+        // SAFETY: aligned words lie in the range, and so do single bytes.
         unsafe {
             if self.inner[0] <= offset && offset <= self.inner[1] {
-                let (aligned, bits) = ((at & !3) as *const u32, 8 * (at % 4) as u32);
+                let aligned = (at & !3) as *const u32;
                 each8!(|k| {
-                    let low = intrinsics::load_readonly(aligned.add(32 * k));
-                    let high = if bits > 0 { intrinsics::load_readonly(aligned.add(32 * k + 1)) } else { low };
-                    words[k] = intrinsics::funnel_shift_right(high, low, bits);
+                    rows.low[k] = intrinsics::load_readonly(aligned.add(32 * k));
+                    if bits > 0 {
+                        rows.high[k] = intrinsics::load_readonly(aligned.add(32 * k + 1));
+                    }
                 });
             } else {
                 each8!(|k| {
+                    let mut word = 0;
+                    let offset = own + ROW as u32 * k as u32;
+                    // No branch, so that no load waits for another: the range's first byte in place of those in front of it, then zeros.
                     each4!(|byte| {
-                        let after = (ROW as usize * k + byte) as u32;
-                        if own + after >= self.first {
-                            words[k] |= (*(at as *const u8).wrapping_add(after as usize) as u32) << (8 * byte);
-                        }
+                        let byte_at = (offset + byte as u32).max(self.first);
+                        word |= (*(self.at.wrapping_add(byte_at as usize) as *const u8) as u32) << (8 * byte);
                     });
+                    let missing = self.first.saturating_sub(offset).min(4);
+                    word &= ((u32::MAX as u64) << (8 * missing)) as u32;
+                    // As if it had been loaded from aligned words.
+                    rows.low[k] = word.rotate_left(bits);
+                    rows.high[k] = rows.low[k];
                 });
             }
         }
-        words
+        rows
+    }
+
+    /// By how many bits words start after aligned ones.
+    #[inline(always)]
+    fn bits(&self) -> u32 {
+        8 * (self.at as u32 % 4)
     }
 
     /// What the piece contributes to the range's remainder, but for what follows it.
@@ -79,15 +100,20 @@ impl Piece {
     /// All lanes call it; `table` has the entries of [`ADVANCE`]; nothing writes the range meanwhile.
     #[inline(always)]
     unsafe fn remainder(&self, table: *const u32) -> u32 {
-        // In front of the range are zeros, which leave the state 0.
+        // In front of the range are zeros, which leave the state 0: so do the rows before the first that are loaded.
         let mut offset = self.first / AHEAD_BYTES * AHEAD_BYTES;
+        let mut ahead = Rows::default();
         let mut state = 0;
-        while offset < PIECE as u32 {
+        while offset <= PIECE as u32 {
+            let rows = ahead;
             // SAFETY: the caller's; an entry is below 1024.
             unsafe {
-                let words = self.words(offset);
+                if offset < PIECE as u32 {
+                    ahead = self.rows(offset);
+                }
                 each8!(|k| {
-                    state = advance(state, |entry| *table.add(entry)) ^ words[k];
+                    let word = intrinsics::funnel_shift_right(rows.high[k], rows.low[k], self.bits());
+                    state = advance(state, |entry| *table.add(entry)) ^ word;
                 });
             }
             offset += AHEAD_BYTES;
