@@ -173,7 +173,7 @@ const SMALL: u32 = 128;
 /// Copies a slot's first bytes to any byte address, by `LANES` lanes.
 ///
 /// # Safety
-/// The slot has a word more than its bytes need; there is room; nothing writes the slot meanwhile.
+/// The slot has so many bytes, in whole words; there is room; nothing writes the slot meanwhile.
 #[inline(always)]
 unsafe fn copy<const LANES: u32>(slot: *const u32, bytes: u32, to: *mut u8, lane: u32) {
     let head = ((to as usize).wrapping_neg() as u32 % 4).min(bytes);
@@ -218,7 +218,7 @@ unsafe fn copy<const LANES: u32>(slot: *const u32, bytes: u32, to: *mut u8, lane
 ///
 /// # Safety
 ///
-/// `slots` points to `slot_words` words a segment, `lengths` to its bytes, at least one word fewer; `offsets` and `bases` are what
+/// `slots` points to `slot_words` words a segment, `lengths` to how many bytes of them it has; `offsets` and `bases` are what
 /// [`crate::scan`] makes of the lengths; `payload` has room for the sum of them.
 #[kernel(max_threads = MOVE_BLOCK)]
 pub unsafe fn move_segments_to(
