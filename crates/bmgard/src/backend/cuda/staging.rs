@@ -50,7 +50,8 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Copies to the device, in the order of the stream. `host` has been read when it returns.
+    /// Copies to the device, in the order of the stream. `host` has been read when it returns, unless it is page-locked itself and goes
+    /// directly: then it must stay until the stream is done.
     pub(super) fn upload(&mut self, host: &[u8], address: u64, stream: &Stream) -> Result<()> {
         let Some(halves) = self.halves(host.len()) else { return upload(host, address, stream) };
         let size = piece(host.len());
