@@ -1,12 +1,16 @@
-//! The check of every value.
+//! The check of every value, and what a field is like.
 
 use bmgard_core::Real;
+use cuda_std::atomic::intrinsics::{
+    atomic_fetch_max_relaxed_u64_device, atomic_fetch_or_relaxed_u32_device, atomic_load_relaxed_64_device,
+};
 use cuda_std::prelude::*;
+
+use crate::common::is_special;
+use crate::unroll::each8;
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
-/// Values that a block checks.
-pub const CHECKED: u32 = 1024;
 
 /// A flag's bit, 32 a word, lowest first; unset where there are no flags.
 ///
@@ -18,124 +22,200 @@ unsafe fn masked(mask: *const u32, i: u32) -> bool {
     !mask.is_null() && unsafe { *mask.add((i / 32) as usize) } >> (i % 32) & 1 == 1
 }
 
-/// Whether values keep the bound; their errors.
+/// A lane's part of the check: it flags the values that break the bound, `!(|x - x'| <= bound)` in f64, and keeps the greatest error of
+/// those that do not.
 ///
-/// # Safety
-/// As the kernels below.
-#[inline(always)]
-unsafe fn error_of<T: Real>(i: u32, n: u32, values: *const T, decoded: *const T, mask: *const u32, bound: f64) -> (bool, f64) {
-    // SAFETY: i is checked.
-    unsafe {
-        if i >= n || masked(mask, i) {
-            return (false, 0.0);
+/// Nearly all values are seen to have a smaller error than one that was met before, which needs no f64: if the difference that f32
+/// rounds is below a number of that type, so is the true one.
+pub(crate) struct Check<T> {
+    values: *const T,
+    mask: *const u32,
+    bound: f64,
+    broken: *mut u32,
+    /// The bits of the greatest error so far, here and of all lanes: those of numbers that are not negative are in the numbers' order.
+    worst: u64,
+    all_worst: *mut u64,
+    /// Not above the greatest error.
+    sure: T,
+}
+
+impl<T: Real + intrinsics::ReadOnlyValue> Check<T> {
+    /// # Safety
+    /// `values` points to the field, `mask` to a bit for each value or nowhere, `broken` to one for each, `worst` to a number.
+    #[inline(always)]
+    pub(crate) unsafe fn new(values: *const T, mask: *const u32, bound: f64, broken: *mut u32, worst: *mut u64) -> Self {
+        // SAFETY: the caller's.
+        let known = unsafe { atomic_load_relaxed_64_device(worst) };
+        Self { values, mask, bound, broken, worst: known, all_worst: worst, sure: Self::below(known) }
+    }
+
+    /// The number with these bits, rounded down.
+    #[inline(always)]
+    fn below(bits: u64) -> T {
+        let (exact, near) = (f64::from_bits(bits), T::from_f64(f64::from_bits(bits)));
+        if near.to_f64() > exact { T::from_bits_u64(near.to_bits_u64() - 1) } else { near }
+    }
+
+    /// # Safety
+    /// The value exists.
+    #[inline(always)]
+    pub(crate) unsafe fn original(&self, i: u32) -> T {
+        // SAFETY: the caller's.
+        unsafe { intrinsics::load_readonly(self.values.add(i as usize)) }
+    }
+
+    /// Whether a value's error is below one that was met.
+    #[inline(always)]
+    pub(crate) fn is_sure(&self, original: T, decoded: T) -> bool {
+        Real::abs(original - decoded) < self.sure
+    }
+
+    /// Looks at a value that is not sure to be one among many.
+    ///
+    /// # Safety
+    /// The value exists.
+    #[inline(always)]
+    pub(crate) unsafe fn look(&mut self, i: u32, original: T, decoded: T) {
+        let error = Real::abs(original.to_f64() - decoded.to_f64());
+        if error.to_bits() <= self.worst {
+            return;
         }
-        let difference = (*values.add(i as usize)).to_f64() - (*decoded.add(i as usize)).to_f64();
-        let error = f64::from_bits(difference.to_bits() & (u64::MAX >> 1));
-        if error <= bound { (false, error) } else { (true, 0.0) }
+        // SAFETY: the caller's.
+        unsafe {
+            if masked(self.mask, i) {
+                return;
+            }
+            if error <= self.bound {
+                self.worst = error.to_bits();
+                self.sure = Self::below(self.worst);
+            } else {
+                atomic_fetch_or_relaxed_u32_device(self.broken.add((i / 32) as usize), 1 << (i % 32));
+            }
+        }
+    }
+
+    /// # Safety
+    /// All lanes of the warp call it.
+    #[inline(always)]
+    pub(crate) unsafe fn finish(self) {
+        // SAFETY: the caller's.
+        unsafe {
+            let mut worst = self.worst;
+            let mut distance = 16;
+            while distance > 0 {
+                worst = worst.max(warp::full::shuffle_xor(worst, distance));
+                distance /= 2;
+            }
+            if warp::lane_id() == 0 && worst > atomic_load_relaxed_64_device(self.all_worst) {
+                atomic_fetch_max_relaxed_u64_device(self.all_worst, worst);
+            }
+        }
     }
 }
 
+/// Values that a thread checks.
+const CHECKED: u32 = 4;
+
 #[inline(always)]
-unsafe fn check<T: Real>(
+unsafe fn check<T: Real + intrinsics::ReadOnlyValue>(
     n: u32,
     values: *const T,
     decoded: *const T,
     mask: *const u32,
     bound: f64,
-    flags: *mut u32,
     broken: *mut u32,
     worst: *mut u64,
 ) {
-    let maxima = shared_array![u64; 8];
-    let counts = shared_array![u32; 8];
-    let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
-    let mut count = 0;
-    let mut max = 0u64;
-    let mut pass = 0;
-    while pass < CHECKED / BLOCK {
-        let i = block * CHECKED + pass * BLOCK + t;
-        // SAFETY: the caller's.
-        let (breaks, error) = unsafe { error_of(i, n, values, decoded, mask, bound) };
-        // SAFETY: all lanes are here; a block has 32 words.
-        unsafe {
-            let votes = warp::full::ballot(breaks);
-            count += votes.count_ones();
-            if warp::lane_id() == 0 {
-                *flags.add((block * 32 + pass * (BLOCK / 32) + t / 32) as usize) = votes;
-            }
-        }
-        // Bits of numbers that are not negative are in the numbers' order.
-        max = max.max(error.to_bits());
-        pass += 1;
-    }
-    // SAFETY: all lanes and all threads are here; 8 warps have 8 places.
+    // SAFETY: the caller's; values are checked to exist.
     unsafe {
+        let mut check = Check::new(values, mask, bound, broken, worst);
+        let mut i = thread::block_idx_x() * BLOCK * CHECKED + thread::thread_idx_x();
+        let mut pass = 0;
+        while pass < CHECKED {
+            if i < n {
+                let (original, decoded) = (check.original(i), intrinsics::load_readonly(decoded.add(i as usize)));
+                if !check.is_sure(original, decoded) {
+                    check.look(i, original, decoded);
+                }
+            }
+            i += BLOCK;
+            pass += 1;
+        }
+        check.finish();
+    }
+}
+
+/// Least, greatest and number of special values, as the host's `FieldStatistics`: order-preserving keys of the values, so that they can
+/// be compared as integers.
+#[inline(always)]
+unsafe fn statistics<T: Real + intrinsics::ReadOnlyValue>(
+    n: u64,
+    values: *const T,
+    fill: T,
+    has_fill: u32,
+    least: *mut u64,
+    greatest: *mut u64,
+    specials: *mut u64,
+) {
+    // SAFETY: the caller's; values are checked to exist.
+    unsafe {
+        let stride = u64::from(thread::grid_dim_x()) * u64::from(BLOCK);
+        let mut i = u64::from(thread::index_1d());
+        // A valid value is never beyond these.
+        let (mut low, mut high, mut any, mut count) = (T::MAX, -T::MAX, false, 0u64);
+        while i < n {
+            let mut loaded = [T::ZERO; 8];
+            // Several loads under way at once.
+            each8!(|k| {
+                loaded[k] = intrinsics::load_readonly(values.add((i + k as u64 * stride).min(n - 1) as usize));
+            });
+            each8!(|k| {
+                let (value, exists) = (loaded[k], i + (k as u64) * stride < n);
+                if is_special(value, fill, has_fill != 0) {
+                    count += u64::from(exists);
+                } else {
+                    low = if value < low { value } else { low };
+                    high = if value > high { value } else { high };
+                    any = true;
+                }
+            });
+            i += 8 * stride;
+        }
+        let (mut low, mut high) = if any { (key(low), key(high)) } else { (u64::MAX, 0) };
         let mut distance = 16;
         while distance > 0 {
-            max = max.max(warp::full::shuffle_xor(max, distance));
+            low = low.min(warp::full::shuffle_xor(low, distance));
+            high = high.max(warp::full::shuffle_xor(high, distance));
+            count += warp::full::shuffle_xor(count, distance);
             distance /= 2;
         }
         if warp::lane_id() == 0 {
-            *maxima.add((t / 32) as usize) = max;
-            *counts.add((t / 32) as usize) = count;
-        }
-        thread::sync_threads();
-        if t == 0 {
-            let mut warp = 1;
-            while warp < BLOCK as usize / 32 {
-                max = max.max(*maxima.add(warp));
-                count += *counts.add(warp);
-                warp += 1;
+            cuda_std::atomic::intrinsics::atomic_fetch_min_relaxed_u64_device(least, low);
+            atomic_fetch_max_relaxed_u64_device(greatest, high);
+            if count > 0 {
+                cuda_std::atomic::intrinsics::atomic_fetch_add_relaxed_u64_device(specials, count);
             }
-            *broken.add(block as usize) = count;
-            *worst.add(block as usize) = max;
         }
     }
 }
 
-/// The positions of the values that break the bound, ascending, from the flags that the check left.
-///
-/// Grid: ceil(n / 1024) blocks; block: 32 threads, one for each word of flags. No shared memory.
-///
-/// # Safety
-///
-/// `flags` points to 32 words for each block, `offsets` to one value for each, the sum of the counts of those before it, `positions` to as many
-/// values as there are flags set.
-#[kernel(max_threads = 32)]
-pub unsafe fn list_flags(flags: *const u32, offsets: *const u32, positions: *mut u32) {
-    let (block, lane) = (thread::block_idx_x(), warp::lane_id());
-    // SAFETY: the caller's; all lanes are here.
-    unsafe {
-        let mut word = *flags.add((block * 32 + lane) as usize);
-        let count = word.count_ones();
-        let mut end = count;
-        let mut distance = 1;
-        while distance < 32 {
-            let other = warp::full::shuffle_up(end, distance);
-            if lane >= distance {
-                end += other;
-            }
-            distance *= 2;
-        }
-        let mut at = *offsets.add(block as usize) + end - count;
-        while word != 0 {
-            *positions.add(at as usize) = block * CHECKED + lane * 32 + word.trailing_zeros();
-            word &= word - 1;
-            at += 1;
-        }
-    }
+/// An integer that grows with the finite number: that of -0 is that of 0.
+#[inline(always)]
+fn key<T: Real>(value: T) -> u64 {
+    // Widening keeps the order and is exact.
+    let bits = (value.to_f64() + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
 macro_rules! kernels {
-    ($real:ident, $check:ident) => {
-        /// Per block of 1024 values: flags of those that break the bound, `!(|x - x'| <= bound)` in f64, how many, and the bits of the greatest error of those that keep it.
+    ($real:ident, $check:ident, $statistics:ident) => {
+        /// Compares values with decoded ones ([`Check`]).
         ///
-        /// Grid: ceil(n / 1024) blocks; block: 256 threads. Shared memory: 96 bytes, static.
+        /// Grid: ceil(n / 1024) blocks; block: 256 threads. No shared memory.
         ///
         /// # Safety
         ///
-        /// `values` and `decoded` point to `n` values, `mask` to as many bits or nowhere, `flags` to 32 words, `broken` and `worst` to one
-        /// value for each block.
+        /// `values` and `decoded` point to `n` values, `mask` to as many bits or nowhere, `broken` to as many bits, `worst` to a number.
         #[kernel(max_threads = BLOCK)]
         pub unsafe fn $check(
             n: u32,
@@ -143,15 +223,35 @@ macro_rules! kernels {
             decoded: *const $real,
             mask: *const u32,
             bound: f64,
-            flags: *mut u32,
             broken: *mut u32,
             worst: *mut u64,
         ) {
             // SAFETY: the caller's.
-            unsafe { check(n, values, decoded, mask, bound, flags, broken, worst) }
+            unsafe { check(n, values, decoded, mask, bound, broken, worst) }
+        }
+
+        /// Keys of the least and the greatest valid value ([`key`]; start with all bits set, and with none), and the number of the others.
+        ///
+        /// Grid: any; block: 256 threads. No shared memory.
+        ///
+        /// # Safety
+        ///
+        /// `values` points to `n` values, the others to a number each.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $statistics(
+            n: u64,
+            values: *const $real,
+            fill: $real,
+            has_fill: u32,
+            least: *mut u64,
+            greatest: *mut u64,
+            specials: *mut u64,
+        ) {
+            // SAFETY: the caller's.
+            unsafe { statistics(n, values, fill, has_fill, least, greatest, specials) }
         }
     };
 }
 
-kernels!(f32, check_f32);
-kernels!(f64, check_f64);
+kernels!(f32, check_f32, statistics_f32);
+kernels!(f64, check_f64, statistics_f64);

@@ -11,7 +11,7 @@ use bmgard_core::tile::{Lanes, Quantiser};
 use bmgard_core::{Symbol, axis};
 use cuda_std::prelude::*;
 
-use crate::common::split;
+use crate::common::{Stored, load_symbol, split};
 use crate::unroll::{each5, each8};
 
 /// Threads of a block.
@@ -35,8 +35,6 @@ pub struct Sweep {
     coarse: u32,
     inner: u32,
     outer: u32,
-    /// Rows that a block's sweep has room for: `coarse` where there is one block.
-    rows: u32,
 }
 
 #[inline(always)]
@@ -58,8 +56,6 @@ fn slot(i: u32, n: u32) -> u32 {
 
 /// Threads of a block that works on rows, a warp for each.
 pub const ROW_BLOCK: u32 = 128;
-/// Threads of a block that works on lines, a warp for 32 of them.
-pub const LINE_BLOCK: u32 = 64;
 
 /// A row's interpolants: `at(z, y, x)` is a coarse node of it, `z` and `y` being the row before (0) or after (1).
 #[inline(always)]
@@ -123,12 +119,12 @@ fn my_row(dims: [u32; 3]) -> Option<[u32; 2]> {
 }
 
 #[inline(always)]
-unsafe fn quantise<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue>(
+unsafe fn quantise<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, P: Stored<T::Symbol>>(
     level: GlobalLevel,
     values: *const T,
     quantiser: Quantiser<T>,
     open_loop: u32,
-    symbols: *mut T::Symbol,
+    symbols: *mut P,
     details: *mut T,
 ) {
     let dims = level.dims;
@@ -146,7 +142,7 @@ unsafe fn quantise<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue>
             let node = (row + x) as usize;
             let coefficient = intrinsics::load_readonly(values.add(node)) - interpolant;
             let (symbol, _) = quantiser.quantise(coefficient);
-            *symbols.add(node) = symbol;
+            *symbols.add(node) = P::new(symbol);
             if open_loop != 0 {
                 *details.add(node) = coefficient;
             }
@@ -155,15 +151,13 @@ unsafe fn quantise<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue>
 }
 
 #[inline(always)]
-unsafe fn recompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue>(
+unsafe fn recompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, P: Stored<T::Symbol>>(
     level: GlobalLevel,
-    symbols: *const T::Symbol,
+    symbols: *const P,
     coarse: *const T,
     quantiser: Quantiser<T>,
     values: *mut T,
-) where
-    T::Symbol: intrinsics::ReadOnlyValue,
-{
+) {
     let dims = level.dims;
     let Some([z, y]) = my_row(dims) else { return };
     let odd = [!coarse_at(z, dims[0]), !coarse_at(y, dims[1])];
@@ -177,7 +171,7 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
         let row = (z * dims[1] + y) * dims[2];
         each_of_row(odd, dims[2], level.coarse[2], node, |x, interpolant| {
             let node = (row + x) as usize;
-            *values.add(node) = interpolant + quantiser.value(intrinsics::load_readonly(symbols.add(node)));
+            *values.add(node) = interpolant + quantiser.value(load_symbol(symbols.add(node)));
         });
     }
 }
@@ -227,16 +221,13 @@ impl<T: intrinsics::ReadOnlyValue> Source<T> for Values<T> {
 
 /// Quantised coefficients.
 #[derive(Clone, Copy)]
-struct Symbols<T: Real>(*const T::Symbol, Quantiser<T>);
+struct Symbols<T, P>(*const P, Quantiser<T>);
 
-impl<T: Real> Source<T> for Symbols<T>
-where
-    T::Symbol: intrinsics::ReadOnlyValue,
-{
+impl<T: Real, P: Stored<T::Symbol>> Source<T> for Symbols<T, P> {
     #[inline(always)]
     unsafe fn at(self, index: u32) -> T {
         // SAFETY: the caller's.
-        self.1.value(unsafe { intrinsics::load_readonly(self.0.add(index as usize)) })
+        self.1.value(unsafe { load_symbol(self.0.add(index as usize)) })
     }
 }
 
@@ -284,22 +275,16 @@ fn is_regular(j: u32, n: u32) -> bool {
     j > 0 && 2 * j + 2 < n
 }
 
-/// A row's sum, terms of weight 0 left out; `fine(k)` is the node at offset k - 2.
+/// A row's sum, terms of weight 0 left out.
 #[inline(always)]
-fn irregular_sum<T: Real>(weights: [T; 5], fine: impl Fn(u32) -> T) -> T {
-    let mut sum = T::ZERO;
-    let mut any = false;
-    let mut k = 0;
-    while k < 5 {
-        let weight = [weights[0], weights[1], weights[2], weights[3], weights[4]][k as usize];
-        if weight != T::ZERO {
-            let value = fine(k);
-            sum = if any { value.fma(weight, sum) } else { value * weight };
-            any = true;
+fn irregular_sum<T: Real>(weights: [T; 5], values: [T; 5]) -> T {
+    let mut sum = None;
+    each5!(|k| {
+        if weights[k] != T::ZERO {
+            sum = Some(sum.map_or(values[k] * weights[k], |sum| values[k].fma(weights[k], sum)));
         }
-        k += 1;
-    }
-    sum
+    });
+    sum.unwrap_or(T::ZERO)
 }
 
 #[inline(always)]
@@ -307,222 +292,188 @@ fn regular_sum<T: Real>(w: &[T; 5], v: [T; 5]) -> T {
     v[4].fma(w[4], v[3].fma(w[3], v[2].fma(w[2], v[1].fma(w[1], v[0] * w[0]))))
 }
 
-/// One thread works on one column of one block: `inner` is above 1, so that a warp's loads are lines.
-#[inline(always)]
-unsafe fn sweep_rows<T: Real + intrinsics::ReadOnlyValue>(
-    shape: Sweep,
-    tables: Tables<T>,
-    source: impl Source<T>,
-    swept: *mut T,
-    output: *mut T,
-) {
-    let index = thread::index_1d();
-    let blocks = shape.coarse.div_ceil(SOLVE_BLOCK as u32);
-    if index >= shape.outer * blocks * shape.inner {
-        return;
-    }
-    // SAFETY: there is at least one column and one block.
-    let (inner, blocks) = unsafe { (NonZeroU32::new_unchecked(shape.inner), NonZeroU32::new_unchecked(blocks)) };
-    let (unit, column) = (index / inner, index % inner);
-    let (outer, block) = (unit / blocks, unit % blocks);
-    let [start, end, first, last] = solve_block(block as u64, shape.coarse as u64).map(|j| j as u32);
-    let n = shape.n;
-    // SAFETY: indices are inside; the sweep has room for the block's rows, the output for the coarse nodes.
-    unsafe {
-        let fine = |i: u32| source.at((outer * n + i) * shape.inner + column);
-        let swept = swept.add((unit * shape.rows * shape.inner + column) as usize);
-        let output = output.add((outer * shape.coarse * shape.inner + column) as usize);
-        let row = |p: *mut T, j: u32| p.add((j * shape.inner) as usize);
-        let regular = tables.row(1);
-        let mut before = T::ZERO;
-        let mut j = first;
-        while j < last {
-            if is_regular(j, n) && is_regular(j + 3, n) && j + 3 < last && j > first {
-                let mut v = [T::ZERO; 11];
-                each8!(|k| {
-                    v[k] = fine(2 * j + k as u32 - 2);
-                });
-                [v[8], v[9], v[10]] = [fine(2 * j + 6), fine(2 * j + 7), fine(2 * j + 8)];
-                let factors = [0, 1, 2, 3].map(|k| tables.factor(j + k - 1));
-                before = before.fma(factors[0], regular_sum(&regular, [v[0], v[1], v[2], v[3], v[4]]));
-                *row(swept, j - first) = before;
-                before = before.fma(factors[1], regular_sum(&regular, [v[2], v[3], v[4], v[5], v[6]]));
-                *row(swept, j + 1 - first) = before;
-                before = before.fma(factors[2], regular_sum(&regular, [v[4], v[5], v[6], v[7], v[8]]));
-                *row(swept, j + 2 - first) = before;
-                before = before.fma(factors[3], regular_sum(&regular, [v[6], v[7], v[8], v[9], v[10]]));
-                *row(swept, j + 3 - first) = before;
-                j += 4;
-                continue;
-            }
-            let f = fine_index(j as u64, n as u64) as u32;
-            let mut sum = irregular_sum(tables.row(j), |k| fine(f + k - 2));
-            if j > first {
-                sum = before.fma(tables.factor(j - 1), sum);
-            }
-            *row(swept, j - first) = sum;
-            before = sum;
-            j += 1;
-        }
-        let mut after = T::ZERO;
-        while j > start {
-            if j < last && j >= start + 4 {
-                let values = [1, 2, 3, 4].map(|k| *row(swept, j - k - first));
-                let inverses = [1, 2, 3, 4].map(|k| tables.inverse(j - k));
-                let factors = [1, 2, 3, 4].map(|k| tables.factor(j - k));
-                let mut out = [T::ZERO; 4];
-                out[0] = after.fma(factors[0], values[0] * inverses[0]);
-                out[1] = out[0].fma(factors[1], values[1] * inverses[1]);
-                out[2] = out[1].fma(factors[2], values[2] * inverses[2]);
-                out[3] = out[2].fma(factors[3], values[3] * inverses[3]);
-                after = out[3];
-                if j <= end {
-                    *row(output, j - 1) = out[0];
-                    *row(output, j - 2) = out[1];
-                    *row(output, j - 3) = out[2];
-                    *row(output, j - 4) = out[3];
-                } else {
-                    each5!(|k| {
-                        if k < 4 && j - 1 - (k as u32) < end {
-                            *row(output, j - 1 - k as u32) = out[k % 4];
-                        }
-                    });
-                }
-                j -= 4;
-                continue;
-            }
-            j -= 1;
-            let scaled = *row(swept, j - first) * tables.inverse(j);
-            after = if j + 1 == last { scaled } else { after.fma(tables.factor(j), scaled) };
-            if j < end {
-                *row(output, j) = after;
-            }
-        }
-    }
-}
-
-/// Values of a row of a warp's tile in shared memory, one more than it has, against bank conflicts.
-const TILE_ROW: usize = 33;
-
-/// A warp works on 32 lines of one block, a lane for each; they go through shared memory in tiles of 32 x 32, so that loads and stores
-/// are whole lines of memory.
+/// The sum of coarse node `j`, regular or not.
 ///
 /// # Safety
-/// `tile` is the warp's own 32 x 33 values of shared memory.
+/// The node exists, and `fine` may be asked for any fine node.
 #[inline(always)]
-unsafe fn sweep_lines<T: Real + intrinsics::ReadOnlyValue>(
+unsafe fn row_sum<T: Real + intrinsics::ReadOnlyValue>(tables: &Tables<T>, regular: &[T; 5], j: u32, n: u32, fine: impl Fn(u32) -> T) -> T {
+    let middle = fine_index(j as u64, n as u64) as u32;
+    // All loads at once; those that do not exist have the weight 0, whatever is loaded for them.
+    let v = [0, 1, 2, 3, 4].map(|k| fine((middle + k).saturating_sub(2).min(n - 1)));
+    if is_regular(j, n) {
+        return regular_sum(regular, v);
+    }
+    // SAFETY: the caller's.
+    irregular_sum(unsafe { tables.row(j) }, v)
+}
+
+/// Columns that a block solves: 128 bytes of them, a whole line of memory.
+const fn columns<T>() -> usize {
+    128 / size_of::<T>()
+}
+
+/// Values from one row of columns in shared memory to the next: one more, so that rows and columns meet all banks.
+const fn row_stride<T>() -> usize {
+    columns::<T>() + 1
+}
+
+/// Threads of a block that solves.
+pub const SOLVE_THREADS: u32 = 256;
+const SOLVE_WARPS: u32 = SOLVE_THREADS / 32;
+
+/// A block of threads works on a block of one dimension for some columns: all compute the sums of five terms, into shared memory; one
+/// warp sweeps up and down there; all write. With `LINES` the columns are lines of memory (`inner` is 1), else rows of it.
+#[inline(always)]
+unsafe fn solve<T: Real + intrinsics::ReadOnlyValue, const LINES: bool>(
     shape: Sweep,
     tables: Tables<T>,
     source: impl Source<T>,
-    swept: *mut T,
     output: *mut T,
-    tile: *mut T,
 ) {
-    let lane = warp::lane_id();
     let blocks = shape.coarse.div_ceil(SOLVE_BLOCK as u32);
-    let warp = thread::index_1d() / 32;
-    if warp >= shape.outer.div_ceil(32) * blocks {
-        return;
-    }
-    // SAFETY: there is at least one block.
-    let blocks = unsafe { NonZeroU32::new_unchecked(blocks) };
-    let (group, block) = (warp / blocks, warp % blocks);
-    let [start, end, first, last] = solve_block(block as u64, shape.coarse as u64).map(|j| j as u32);
-    let (line, lines) = (group * 32, (shape.outer - group * 32).min(32));
-    let n = shape.n;
-    // SAFETY: indices are checked; all lanes of the warp go the same way.
+    let width = columns::<T>() as u32;
+    let (lane, warp) = (warp::lane_id(), thread::thread_idx_x() / 32);
+    // SAFETY: there is at least one column and one block; indices are checked; the launch gives the shared memory.
     unsafe {
-        let own = tile.add(lane as usize * TILE_ROW);
-        // Fills the tile with columns from `from` on, below `to`, of the warp's lines.
-        let load = |from: u32, to: u32, at: &dyn Fn(u32, u32) -> T| {
-            warp::full::sync();
-            let mut row = 0;
-            while row < 32 {
-                let mut loaded = [T::ZERO; 8];
-                each8!(|k| {
-                    if row + (k as u32) < lines && from + lane < to {
-                        loaded[k] = at(row + k as u32, from + lane);
-                    }
-                });
-                each8!(|k| {
-                    *tile.add((row as usize + k) * TILE_ROW + lane as usize) = loaded[k];
-                });
-                row += 8;
-            }
-            warp::full::sync();
+        let groups = NonZeroU32::new_unchecked(if LINES { 1 } else { shape.inner.div_ceil(width) });
+        let blocks = NonZeroU32::new_unchecked(blocks);
+        let (unit, group) = (thread::block_idx_x() / groups, thread::block_idx_x() % groups);
+        let (outer, block) = (unit / blocks, unit % blocks);
+        let [start, end, first, last] = solve_block(block as u64, shape.coarse as u64).map(|j| j as u32);
+        // The first column's first node, the way from one node to the next and from one column to the next, in the fine and the coarse
+        // array; and how many columns there are.
+        let (line, n) = (outer * width, shape.n);
+        let (fine_start, coarse_start, step, count) = if LINES {
+            (line * n, line * shape.coarse, 1, (shape.outer - line).min(width))
+        } else {
+            let column = group * width;
+            (outer * n * shape.inner + column, outer * shape.coarse * shape.inner + column, shape.inner, (shape.inner - column).min(width))
         };
-        // Stores columns of the tile.
-        let store = |from: u32, count: u32, skip: u32, to: *mut T, stride: u32| {
-            warp::full::sync();
-            let mut row = 0;
-            while row < lines {
-                if lane < count {
-                    *to.add((row * stride + from + lane) as usize) = *tile.add(row as usize * TILE_ROW + (skip + lane) as usize);
-                }
-                row += 1;
-            }
-            warp::full::sync();
-        };
-        let swept = swept.add(((line * blocks.get()) + block) as usize * shape.rows as usize);
-        let swept_stride = shape.rows * blocks.get();
-        let fine = |row: u32, i: u32| source.at((line + row) * n + i);
+        let tile = shared::dynamic_shared_mem::<T>();
+        let at = |j: u32, column: u32| tile.add((j - first) as usize * row_stride::<T>() + column as usize);
 
         let regular = tables.row(1);
-        // The nodes at 2 j - 2, 2 j - 1 and 2 j of the coarse node that comes next; those that do not exist count with weight 0.
-        let mine = |i: u32| if lane < lines && i < n { fine(lane, i) } else { T::ZERO };
-        let mut window =
-            [if first > 0 { mine(2 * first - 2) } else { T::ZERO }, if first > 0 { mine(2 * first - 1) } else { T::ZERO }, mine(2 * first)];
-        let mut before = T::ZERO;
-        let mut j = first;
-        while j < last {
-            load(2 * j + 1, n, &fine);
-            let count = (last - j).min(16);
-            let mut i = 0;
-            while i < count {
-                let (now, next) = (j + i, [*own.add(2 * i as usize), *own.add(2 * i as usize + 1)]);
-                let v = [window[0], window[1], window[2], next[0], next[1]];
-                let mut sum = if is_regular(now, n) {
-                    regular_sum(&regular, v)
-                } else {
-                    // The last node of an even length stands one before 2 j.
-                    let shift = 2 * now - fine_index(now as u64, n as u64) as u32;
-                    let shifted = if shift == 1 { [T::ZERO, v[0], v[1], v[2], v[3]] } else { v };
-                    irregular_sum(tables.row(now), |k| [shifted[0], shifted[1], shifted[2], shifted[3], shifted[4]][k as usize])
-                };
-                if now > first {
-                    sum = before.fma(tables.factor(now - 1), sum);
+        if LINES {
+            let mut column = warp;
+            while column < count {
+                let fine = |i: u32| source.at(fine_start + column * n + i);
+                let mut j = first + lane;
+                while j < last {
+                    *at(j, column) = row_sum(&tables, &regular, j, n, fine);
+                    j += 32;
                 }
-                before = sum;
-                window = [v[2], v[3], v[4]];
-                *own.add(i as usize) = sum;
-                i += 1;
+                column += SOLVE_WARPS;
             }
-            store(j - first, count, 0, swept, swept_stride);
-            j += count;
+        } else if lane < count {
+            let fine = |i: u32| source.at(fine_start + i * step + lane);
+            let mut j = first + 4 * warp;
+            while j < last {
+                if is_regular(j, n) && is_regular(j + 3, n) && j + 3 < last {
+                    let mut v = [T::ZERO; 11];
+                    each8!(|k| {
+                        v[k] = fine(2 * j + k as u32 - 2);
+                    });
+                    [v[8], v[9], v[10]] = [fine(2 * j + 6), fine(2 * j + 7), fine(2 * j + 8)];
+                    *at(j, lane) = regular_sum(&regular, [v[0], v[1], v[2], v[3], v[4]]);
+                    *at(j + 1, lane) = regular_sum(&regular, [v[2], v[3], v[4], v[5], v[6]]);
+                    *at(j + 2, lane) = regular_sum(&regular, [v[4], v[5], v[6], v[7], v[8]]);
+                    *at(j + 3, lane) = regular_sum(&regular, [v[6], v[7], v[8], v[9], v[10]]);
+                } else {
+                    let mut k = j;
+                    while k < last.min(j + 4) {
+                        *at(k, lane) = row_sum(&tables, &regular, k, n, fine);
+                        k += 1;
+                    }
+                }
+                j += 4 * SOLVE_WARPS;
+            }
         }
-        let mut after = T::ZERO;
+        thread::sync_threads();
+        if warp == 0 && lane < count {
+            sweep(&tables, [start, first, last], |j| at(j, lane));
+        }
+        thread::sync_threads();
+        if LINES {
+            let mut column = warp;
+            while column < count {
+                let mut j = start + lane;
+                while j < end {
+                    *output.add((coarse_start + column * shape.coarse + j) as usize) = *at(j, column);
+                    j += 32;
+                }
+                column += SOLVE_WARPS;
+            }
+        } else if lane < count {
+            let mut j = start + warp;
+            while j < end {
+                *output.add((coarse_start + j * step + lane) as usize) = *at(j, lane);
+                j += SOLVE_WARPS;
+            }
+        }
+    }
+}
+
+/// The recurrences of a solve, up and down one column, which is replaced from `start` on.
+///
+/// # Safety
+/// `at` points to the column's rows from `first` to before `last`.
+#[inline(always)]
+unsafe fn sweep<T: Real + intrinsics::ReadOnlyValue>(tables: &Tables<T>, [start, first, last]: [u32; 3], at: impl Fn(u32) -> *mut T) {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut before = *at(first);
+        let mut j = first + 1;
+        while j + 8 <= last {
+            // All loads first, so that only the recurrence is serial.
+            let (mut sums, mut factors) = ([T::ZERO; 8], [T::ZERO; 8]);
+            each8!(|k| {
+                sums[k] = *at(j + k as u32);
+                factors[k] = tables.factor(j + k as u32 - 1);
+            });
+            each8!(|k| {
+                before = before.fma(factors[k], sums[k]);
+                sums[k] = before;
+            });
+            each8!(|k| {
+                *at(j + k as u32) = sums[k];
+            });
+            j += 8;
+        }
+        while j < last {
+            before = before.fma(tables.factor(j - 1), *at(j));
+            *at(j) = before;
+            j += 1;
+        }
+        let mut after = *at(last - 1) * tables.inverse(last - 1);
+        *at(last - 1) = after;
+        let mut j = last - 1;
+        while j >= start + 8 {
+            let (mut scaled, mut factors) = ([T::ZERO; 8], [T::ZERO; 8]);
+            each8!(|k| {
+                let row = j - 1 - k as u32;
+                scaled[k] = *at(row) * tables.inverse(row);
+                factors[k] = tables.factor(row);
+            });
+            each8!(|k| {
+                after = after.fma(factors[k], scaled[k]);
+                scaled[k] = after;
+            });
+            each8!(|k| {
+                *at(j - 1 - k as u32) = scaled[k];
+            });
+            j -= 8;
+        }
         while j > start {
-            let low = if j - start > 32 { j - 32 } else { start };
-            load(low - first, j - first, &|row, i| *swept.add((row * swept_stride + i) as usize));
-            let mut i = j - low;
-            while i > 0 {
-                i -= 1;
-                let now = low + i;
-                let scaled = *own.add(i as usize) * tables.inverse(now);
-                after = if now + 1 == last { scaled } else { after.fma(tables.factor(now), scaled) };
-                *own.add(i as usize) = after;
-            }
-            let kept = j.min(end);
-            if kept > low {
-                store(low, kept - low, 0, output.add((line * shape.coarse) as usize), shape.coarse);
-            }
-            j = low;
+            j -= 1;
+            after = after.fma(tables.factor(j), *at(j) * tables.inverse(j));
+            *at(j) = after;
         }
     }
 }
 
 #[inline(always)]
-unsafe fn difference<T: Real>(n: u32, values: *const T, quantiser: Quantiser<T>, symbols: *mut T::Symbol) {
+unsafe fn difference<T: Real, P: Stored<T::Symbol>>(n: u32, values: *const T, quantiser: Quantiser<T>, symbols: *mut P) {
     let node = thread::index_1d();
     if node >= n {
         return;
@@ -531,13 +482,14 @@ unsafe fn difference<T: Real>(n: u32, values: *const T, quantiser: Quantiser<T>,
     unsafe {
         let quantised = |node: u32| quantiser.quantise_coarsest(*values.add(node as usize)).to_i64();
         let before = if node.is_multiple_of(SEGMENT) { 0 } else { quantised(node - 1) };
-        *symbols.add(node as usize) = T::Symbol::from_i64(quantised(node) - before);
+        let symbol = T::Symbol::from_i64(quantised(node) - before);
+        *symbols.add(node as usize) = P::new(symbol);
     }
 }
 
 /// A warp works on a segment.
 #[inline(always)]
-unsafe fn accumulate<T: Real>(n: u32, symbols: *const T::Symbol, quantiser: Quantiser<T>, values: *mut T) {
+unsafe fn accumulate<T: Real, P: Stored<T::Symbol>>(n: u32, symbols: *const P, quantiser: Quantiser<T>, values: *mut T) {
     let lane = warp::lane_id();
     let start = thread::index_1d() / 32 * SEGMENT;
     if start >= n {
@@ -550,7 +502,7 @@ unsafe fn accumulate<T: Real>(n: u32, symbols: *const T::Symbol, quantiser: Quan
         let mut at = start;
         while at < end {
             let node = at + lane;
-            let mut sum = if node < end { (*symbols.add(node as usize)).to_i64() } else { 0 };
+            let mut sum = if node < end { load_symbol::<T::Symbol, P>(symbols.add(node as usize)).to_i64() } else { 0 };
             let mut distance = 1;
             while distance < 32 {
                 let other = warp::full::shuffle_up(sum, distance);
@@ -572,47 +524,7 @@ unsafe fn accumulate<T: Real>(n: u32, symbols: *const T::Symbol, quantiser: Quan
 const _: () = assert!(SOLVE_OVERLAP < SOLVE_BLOCK && axis::coarse_len(3) == 2);
 
 macro_rules! kernels {
-    ($real:ident, $quantise:ident, $recompose:ident, $correct:ident, $uncorrect:ident, $sweep_rows:ident, $sweep_rows_symbols:ident, $sweep_lines:ident, $sweep_lines_symbols:ident, $difference:ident, $accumulate:ident) => {
-        /// Forward global level, first part: every node's symbol, 0 at coarse ones; for `open_loop` != 0 the exact coefficients too.
-        ///
-        /// Grid: ceil(rows / 4) blocks; block: 128 threads, a warp for each row. No shared memory.
-        ///
-        /// # Safety
-        ///
-        /// `values` and `symbols` point to the array's nodes, and `details` for `open_loop`.
-        #[kernel(max_threads = ROW_BLOCK)]
-        pub unsafe fn $quantise(
-            level: GlobalLevel,
-            values: *const $real,
-            step: $real,
-            inverse: $real,
-            open_loop: u32,
-            symbols: *mut <$real as Real>::Symbol,
-            details: *mut $real,
-        ) {
-            // SAFETY: the caller's.
-            unsafe { quantise(level, values, Quantiser { step, inverse }, open_loop, symbols, details) }
-        }
-
-        /// Inverse global level, last part: interpolation of the coarse array, and the coefficients.
-        ///
-        /// Grid: ceil(rows / 4) blocks; block: 128 threads, a warp for each row. No shared memory.
-        ///
-        /// # Safety
-        ///
-        /// `symbols` and `values` point to the array's nodes, `coarse` to the coarse ones.
-        #[kernel(max_threads = ROW_BLOCK)]
-        pub unsafe fn $recompose(
-            level: GlobalLevel,
-            symbols: *const <$real as Real>::Symbol,
-            coarse: *const $real,
-            step: $real,
-            values: *mut $real,
-        ) {
-            // SAFETY: the caller's.
-            unsafe { recompose(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
-        }
-
+    ($real:ident, $correct:ident, $uncorrect:ident, $solve_rows:ident, $solve_lines:ident) => {
         /// Forward global level, last part: the coarse nodes of the array, corrected.
         ///
         /// Grid: ceil(coarse nodes / 256) blocks; block: 256 threads. No shared memory.
@@ -641,99 +553,129 @@ macro_rules! kernels {
 
         /// One dimension of a correction of an array of coefficients, `inner` above 1.
         ///
-        /// Grid: ceil(outer * ceil(coarse / 256) * inner / 256) blocks; block: 256 threads. No shared memory.
+        /// Grid: outer * ceil(coarse / 256) * ceil(inner / c) blocks, c = 128 bytes of values; block: 256 threads. Shared memory, dynamic:
+        /// min(coarse, 352) * (c + 1) values.
         ///
         /// # Safety
         ///
-        /// `weights` points to 5 values for each coarse node, `lower` and `inverse` to one; `input` and `output` to the arrays of `shape`, `swept`
-        /// to outer * ceil(coarse / 256) * rows * inner values; it may be `output` where there is one block.
-        #[kernel(max_threads = BLOCK)]
-        pub unsafe fn $sweep_rows(
+        /// `weights` points to 5 values for each coarse node, `lower` and `inverse` to one; `input` and `output` to the arrays of `shape`.
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        pub unsafe fn $solve_rows(
             shape: Sweep,
             weights: *const $real,
             lower: *const $real,
             inverse: *const $real,
             input: *const $real,
-            swept: *mut $real,
             output: *mut $real,
         ) {
             // SAFETY: the caller's.
-            unsafe { sweep_rows(shape, Tables { weights, lower, inverse }, Values(input), swept, output) }
-        }
-
-        /// The same of symbols.
-        ///
-        /// Grid, block and shared memory as above.
-        ///
-        /// # Safety
-        ///
-        /// As above.
-        #[kernel(max_threads = BLOCK)]
-        pub unsafe fn $sweep_rows_symbols(
-            shape: Sweep,
-            weights: *const $real,
-            lower: *const $real,
-            inverse: *const $real,
-            input: *const <$real as Real>::Symbol,
-            step: $real,
-            swept: *mut $real,
-            output: *mut $real,
-        ) {
-            let source = Symbols(input, Quantiser { step, inverse: 0.0 });
-            // SAFETY: the caller's.
-            unsafe { sweep_rows::<$real>(shape, Tables { weights, lower, inverse }, source, swept, output) }
+            unsafe { solve::<_, false>(shape, Tables { weights, lower, inverse }, Values(input), output) }
         }
 
         /// One dimension of a correction of an array of coefficients, along its lines: `inner` is 1.
         ///
-        /// Grid: ceil(ceil(outer / 32) * ceil(coarse / 256) / 2) blocks; block: 64 threads. Shared memory: 2 x 32 x 33 values, static.
+        /// Grid: ceil(outer / c) * ceil(coarse / 256) blocks; the rest as above.
         ///
         /// # Safety
         ///
-        /// As above, but `swept` is never `output`.
-        #[kernel(max_threads = LINE_BLOCK)]
-        pub unsafe fn $sweep_lines(
+        /// As above.
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        pub unsafe fn $solve_lines(
             shape: Sweep,
             weights: *const $real,
             lower: *const $real,
             inverse: *const $real,
             input: *const $real,
-            swept: *mut $real,
             output: *mut $real,
         ) {
-            let tiles = shared_array![$real; 2 * 32 * TILE_ROW];
             // SAFETY: the caller's.
-            unsafe {
-                let tile = tiles.add((thread::thread_idx_x() / 32) as usize * 32 * TILE_ROW);
-                sweep_lines(shape, Tables { weights, lower, inverse }, Values(input), swept, output, tile)
-            }
+            unsafe { solve::<_, true>(shape, Tables { weights, lower, inverse }, Values(input), output) }
         }
+    };
+}
 
-        /// The same of symbols.
+kernels!(f32, correct_global_f32, uncorrect_f32, solve_rows_f32, solve_lines_f32);
+kernels!(f64, correct_global_f64, uncorrect_f64, solve_rows_f64, solve_lines_f64);
+
+macro_rules! symbol_kernels {
+    ($real:ident, $stored:ident, $quantise:ident, $recompose:ident, $solve_rows:ident, $solve_lines:ident, $difference:ident, $accumulate:ident) => {
+        /// Forward global level, first part: every node's symbol, 0 at coarse ones; for `open_loop` != 0 the exact coefficients too. Symbols must fit
+        /// their type.
         ///
-        /// Grid, block and shared memory as above.
+        /// Grid: ceil(rows / 4) blocks; block: 128 threads, a warp for each row. No shared memory.
         ///
         /// # Safety
         ///
-        /// As above.
-        #[kernel(max_threads = LINE_BLOCK)]
-        pub unsafe fn $sweep_lines_symbols(
+        /// `values` and `symbols` point to the array's nodes, and `details` for `open_loop`.
+        #[kernel(max_threads = ROW_BLOCK)]
+        pub unsafe fn $quantise(
+            level: GlobalLevel,
+            values: *const $real,
+            step: $real,
+            inverse: $real,
+            open_loop: u32,
+            symbols: *mut $stored,
+            details: *mut $real,
+        ) {
+            // SAFETY: the caller's.
+            unsafe { quantise(level, values, Quantiser { step, inverse }, open_loop, symbols, details) }
+        }
+
+        /// Inverse global level, last part: interpolation of the coarse array, and the coefficients.
+        ///
+        /// Grid: ceil(rows / 4) blocks; block: 128 threads, a warp for each row. No shared memory.
+        ///
+        /// # Safety
+        ///
+        /// `symbols` and `values` point to the array's nodes, `coarse` to the coarse ones.
+        #[kernel(max_threads = ROW_BLOCK)]
+        pub unsafe fn $recompose(level: GlobalLevel, symbols: *const $stored, coarse: *const $real, step: $real, values: *mut $real) {
+            // SAFETY: the caller's.
+            unsafe { recompose(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
+        }
+
+        /// One dimension of a correction, the first, of symbols, `inner` above 1.
+        ///
+        /// Grid, block, shared memory and safety as those of `solve_rows_f32`.
+        ///
+        /// # Safety
+        ///
+        /// As there.
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        pub unsafe fn $solve_rows(
             shape: Sweep,
             weights: *const $real,
             lower: *const $real,
             inverse: *const $real,
-            input: *const <$real as Real>::Symbol,
+            input: *const $stored,
             step: $real,
-            swept: *mut $real,
             output: *mut $real,
         ) {
-            let tiles = shared_array![$real; 2 * 32 * TILE_ROW];
             let source = Symbols(input, Quantiser { step, inverse: 0.0 });
             // SAFETY: the caller's.
-            unsafe {
-                let tile = tiles.add((thread::thread_idx_x() / 32) as usize * 32 * TILE_ROW);
-                sweep_lines::<$real>(shape, Tables { weights, lower, inverse }, source, swept, output, tile)
-            }
+            unsafe { solve::<_, false>(shape, Tables { weights, lower, inverse }, source, output) }
+        }
+
+        /// One dimension of a correction, the only one, of symbols.
+        ///
+        /// Grid, block, shared memory and safety as those of `solve_lines_f32`.
+        ///
+        /// # Safety
+        ///
+        /// As there.
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        pub unsafe fn $solve_lines(
+            shape: Sweep,
+            weights: *const $real,
+            lower: *const $real,
+            inverse: *const $real,
+            input: *const $stored,
+            step: $real,
+            output: *mut $real,
+        ) {
+            let source = Symbols(input, Quantiser { step, inverse: 0.0 });
+            // SAFETY: the caller's.
+            unsafe { solve::<_, true>(shape, Tables { weights, lower, inverse }, source, output) }
         }
 
         /// The coarsest array's symbols: quantised, each less the one before it in its segment of 1024.
@@ -744,7 +686,7 @@ macro_rules! kernels {
         ///
         /// Both point to `n` nodes.
         #[kernel(max_threads = BLOCK)]
-        pub unsafe fn $difference(n: u32, values: *const $real, step: $real, inverse: $real, symbols: *mut <$real as Real>::Symbol) {
+        pub unsafe fn $difference(n: u32, values: *const $real, step: $real, inverse: $real, symbols: *mut $stored) {
             // SAFETY: the caller's.
             unsafe { difference(n, values, Quantiser { step, inverse }, symbols) }
         }
@@ -757,36 +699,53 @@ macro_rules! kernels {
         ///
         /// Both point to `n` nodes.
         #[kernel(max_threads = BLOCK)]
-        pub unsafe fn $accumulate(n: u32, symbols: *const <$real as Real>::Symbol, step: $real, values: *mut $real) {
+        pub unsafe fn $accumulate(n: u32, symbols: *const $stored, step: $real, values: *mut $real) {
             // SAFETY: the caller's.
             unsafe { accumulate(n, symbols, Quantiser { step, inverse: 0.0 }, values) }
         }
     };
 }
 
-kernels!(
+symbol_kernels!(
     f32,
-    quantise_global_f32,
-    recompose_global_f32,
-    correct_global_f32,
-    uncorrect_f32,
-    sweep_rows_f32,
-    sweep_rows_symbols_f32,
-    sweep_lines_f32,
-    sweep_lines_symbols_f32,
-    difference_f32,
-    accumulate_f32
+    i16,
+    quantise_global_f32_i16,
+    recompose_global_f32_i16,
+    solve_rows_symbols_f32_i16,
+    solve_lines_symbols_f32_i16,
+    difference_f32_i16,
+    accumulate_f32_i16
 );
-kernels!(
+
+symbol_kernels!(
+    f32,
+    i32,
+    quantise_global_f32_i32,
+    recompose_global_f32_i32,
+    solve_rows_symbols_f32_i32,
+    solve_lines_symbols_f32_i32,
+    difference_f32_i32,
+    accumulate_f32_i32
+);
+
+symbol_kernels!(
     f64,
-    quantise_global_f64,
-    recompose_global_f64,
-    correct_global_f64,
-    uncorrect_f64,
-    sweep_rows_f64,
-    sweep_rows_symbols_f64,
-    sweep_lines_f64,
-    sweep_lines_symbols_f64,
-    difference_f64,
-    accumulate_f64
+    i32,
+    quantise_global_f64_i32,
+    recompose_global_f64_i32,
+    solve_rows_symbols_f64_i32,
+    solve_lines_symbols_f64_i32,
+    difference_f64_i32,
+    accumulate_f64_i32
+);
+
+symbol_kernels!(
+    f64,
+    i64,
+    quantise_global_f64_i64,
+    recompose_global_f64_i64,
+    solve_rows_symbols_f64_i64,
+    solve_lines_symbols_f64_i64,
+    difference_f64_i64,
+    accumulate_f64_i64
 );

@@ -6,10 +6,13 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod archive;
 pub mod coding;
 mod common;
 pub mod field;
 pub mod global;
 pub mod local;
+pub mod patches;
+pub mod scan;
 pub mod selftest;
 mod unroll;

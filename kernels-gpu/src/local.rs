@@ -14,6 +14,8 @@ use bmgard_core::tile::{
 };
 use cuda_std::prelude::*;
 
+use crate::common::Stored;
+use crate::field::Check;
 use crate::unroll::{each5, each8};
 
 /// Threads of a block.
@@ -163,13 +165,19 @@ unsafe fn interpolate_x<T: Real + warp::WarpShuffleValue>(value: T, coarse_colum
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, const NZ: usize, const NY: usize, const STAGE: bool>(
+unsafe fn decompose<
+    T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue,
+    P: Stored<T::Symbol>,
+    const NZ: usize,
+    const NY: usize,
+    const STAGE: bool,
+>(
     level: LocalLevel,
     values: *const T,
     mask: *const u32,
     quantiser: Quantiser<T>,
     open_loop: u32,
-    symbols: *mut T::Symbol,
+    symbols: *mut P,
     coarse: *mut T,
 ) {
     let Some(place) = place::<NZ, NY>(&level) else { return };
@@ -220,7 +228,7 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
         });
 
         let tile_symbols = symbols.add((place.tile * Geometry::<NZ, NY>::DETAILS as u32) as usize);
-        let staged = (shared::dynamic_shared_mem::<T>().add(WARPS * ROWS) as *mut T::Symbol).add(warp_in_block() * STAGED);
+        let staged = (shared::dynamic_shared_mem::<T>().add(WARPS * ROWS) as *mut P).add(warp_in_block() * STAGED);
         let target = if STAGE { staged.add(in_quad as usize * STAGE_STRIDE) } else { tile_symbols };
         let sums = decompose_columns::<T, NZ, NY>(
             // A coarse column's coarse rows are at hand.
@@ -241,6 +249,7 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
             &quantiser,
             open_loop != 0,
             |z, y, symbol| {
+                let symbol = P::new(symbol);
                 let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as u32;
                 if Geometry::<NZ, NY>::is_coarse_row(z, y) {
                     if (STAGE || place.exists) && !coarse_column {
@@ -279,33 +288,163 @@ unsafe fn decompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
     }
 }
 
+/// The nodes of a lane's column: the index of the first, the ways along z and y, and which are inside the array.
+#[derive(Clone, Copy)]
+struct Nodes<const NZ: usize, const NY: usize> {
+    corner: u32,
+    plane: u32,
+    row: u32,
+    inside: u64,
+}
+
+impl<const NZ: usize, const NY: usize> Nodes<NZ, NY> {
+    #[inline(always)]
+    fn inside(&self, z: usize, y: usize) -> bool {
+        z < NZ && self.inside >> (z * NY + y) & 1 == 1
+    }
+
+    #[inline(always)]
+    fn index(&self, z: usize, y: usize) -> u32 {
+        self.corner + z as u32 * self.plane + y as u32 * self.row
+    }
+}
+
+/// What becomes of the values that a lane recomposes: it takes the nodes of one y after the other.
+trait Sink<T> {
+    /// Is told of the nodes before they are computed.
+    ///
+    /// # Safety
+    /// Nodes that are inside exist.
+    unsafe fn start<const NZ: usize, const NY: usize>(&mut self, nodes: &Nodes<NZ, NY>);
+
+    /// Takes those of this y.
+    ///
+    /// # Safety
+    /// Nodes that are inside belong to the lane alone.
+    unsafe fn take<const NZ: usize, const NY: usize>(&mut self, nodes: &Nodes<NZ, NY>, y: usize, values: &[T; TILE]);
+}
+
+/// Stores them.
+struct Store<T>(*mut T);
+
+impl<T: Real> Sink<T> for Store<T> {
+    #[inline(always)]
+    unsafe fn start<const NZ: usize, const NY: usize>(&mut self, _: &Nodes<NZ, NY>) {}
+
+    #[inline(always)]
+    unsafe fn take<const NZ: usize, const NY: usize>(&mut self, nodes: &Nodes<NZ, NY>, y: usize, values: &[T; TILE]) {
+        each8!(|z| {
+            if nodes.inside(z, y) {
+                // SAFETY: the node is inside.
+                unsafe { *self.0.add(nodes.index(z, y) as usize) = values[z] };
+            }
+        });
+    }
+}
+
+/// Compares them with the original ones. With `STASH` those are loaded at the start, many at once, into the warp's shared memory.
+struct Compare<T, const STASH: bool> {
+    check: Check<T>,
+    /// The lane's places there, 32 values apart.
+    stash: *mut T,
+}
+
+/// Values of shared memory that a warp's stash needs.
+const STASHED: usize = TILE * TILE * 32;
+
+impl<T: Real + intrinsics::ReadOnlyValue, const STASH: bool> Sink<T> for Compare<T, STASH> {
+    #[inline(always)]
+    unsafe fn start<const NZ: usize, const NY: usize>(&mut self, nodes: &Nodes<NZ, NY>) {
+        if !STASH {
+            return;
+        }
+        // A loop that is not unrolled, because its end is not known: there are registers for two y at a time.
+        let end = if nodes.inside == 0 { 0 } else { NY };
+        let mut y = 0;
+        while y < end {
+            let mut loaded = [[T::ZERO; TILE]; 2];
+            // SAFETY: the nodes exist; the places are the lane's own.
+            unsafe {
+                each8!(|z| {
+                    if nodes.inside(z, y) {
+                        loaded[0][z] = self.check.original(nodes.index(z, y));
+                    }
+                    if y + 1 < NY && nodes.inside(z, y + 1) {
+                        loaded[1][z] = self.check.original(nodes.index(z, y + 1));
+                    }
+                });
+                each8!(|z| {
+                    *self.stash.add((z * TILE + y) * 32) = loaded[0][z];
+                    if y + 1 < NY {
+                        *self.stash.add((z * TILE + y + 1) * 32) = loaded[1][z];
+                    }
+                });
+            }
+            y += 2;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn take<const NZ: usize, const NY: usize>(&mut self, nodes: &Nodes<NZ, NY>, y: usize, values: &[T; TILE]) {
+        let mut originals = *values;
+        let mut sure = true;
+        // SAFETY: nodes are inside where they are looked at.
+        unsafe {
+            each8!(|z| {
+                if nodes.inside(z, y) {
+                    originals[z] = if STASH { *self.stash.add((z * TILE + y) * 32) } else { self.check.original(nodes.index(z, y)) };
+                }
+            });
+            each8!(|z| {
+                if nodes.inside(z, y) {
+                    sure &= self.check.is_sure(originals[z], values[z]);
+                }
+            });
+            if !sure {
+                each8!(|z| {
+                    if nodes.inside(z, y) && !self.check.is_sure(originals[z], values[z]) {
+                        self.check.look(nodes.index(z, y), originals[z], values[z]);
+                    }
+                });
+            }
+        }
+    }
+}
+
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn recompose<T: Real + warp::WarpShuffleValue, const NZ: usize, const NY: usize, const KEEP: bool>(
+unsafe fn recompose<T: Real + warp::WarpShuffleValue, P: Stored<T::Symbol>, const NZ: usize, const NY: usize, const KEEP: bool>(
     level: LocalLevel,
-    symbols: *const T::Symbol,
+    symbols: *const P,
     coarse: *const T,
     quantiser: Quantiser<T>,
-    values: *mut T,
+    sink: &mut impl Sink<T>,
 ) {
     let Some(place) = place::<NZ, NY>(&level) else { return };
     let rows = shared::dynamic_shared_mem::<T>();
-    // SAFETY: symbols and coarse nodes belong to the lane's tile, where it exists, else to the last one of its row; values are written
-    // inside the array only.
+    // SAFETY: symbols and coarse nodes belong to the lane's tile, where it exists, else to the last one of its row.
     unsafe {
         let rows = rows.add(warp_in_block() * ROWS);
         let coarse_column = is_coarse(place.x as usize);
+        let (plane, row) = (level.dims[1] * level.dims[2], level.dims[2]);
+        let nodes = Nodes::<NZ, NY> {
+            corner: place.origin[0] * plane + place.origin[1] * row + place.origin[2],
+            plane,
+            row,
+            inside: if place.exists { inside::<NZ, NY>(&level, &place) } else { 0 },
+        };
+        sink.start(&nodes);
         let last = place.tile - place.at[2] + place.at[2].min(level.tiles[2] - 1);
         let symbols = symbols.add((last * Geometry::<NZ, NY>::DETAILS as u32) as usize);
         let load = |z: usize, y: usize| {
             let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as u32;
             if !Geometry::<NZ, NY>::is_coarse_row(z, y) {
-                quantiser.value(*symbols.add((start + place.x) as usize))
+                quantiser.value((*symbols.add((start + place.x) as usize)).get())
             } else if coarse_column {
                 T::ZERO
             } else {
-                quantiser.value(*symbols.add((start + place.x / 2) as usize))
+                quantiser.value((*symbols.add((start + place.x / 2) as usize)).get())
             }
         };
         // The coefficients are needed twice: f32 keeps them in registers, f64 has too few and loads them again.
@@ -337,24 +476,24 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue, const NZ: usize, const NY:
             along_x[j * COARSE + k] = interpolate_x(value, coarse_column);
         });
 
-        let inside = if place.exists { inside::<NZ, NY>(&level, &place) } else { 0 };
-        let plane = level.dims[1] * level.dims[2];
-        let corner = place.origin[0] * plane + place.origin[1] * level.dims[2] + place.origin[2];
+        let mut column = [T::ZERO; TILE];
         recompose_columns::<T, NZ, NY>(&along_x, detail, |z, y, value| {
-            if inside >> (z * NY + y) & 1 == 1 {
-                *values.add((corner + z as u32 * plane + y as u32 * level.dims[2]) as usize) = value;
+            column[z] = value;
+            if z == NZ - 1 {
+                sink.take(&nodes, y, &column);
             }
         });
     }
 }
 
 macro_rules! kernels {
-    ($real:ident, $nz:literal, $ny:literal, $decompose:ident, $recompose:ident, $stage:literal, $keep:literal) => {
+    ($real:ident, $stored:ident, $nz:literal, $ny:literal, $decompose:ident, $recompose:ident, $check:ident, $stage:literal, $keep:literal, $stash:literal, $blocks:literal) => {
         /// Forward local level: detail coefficients, quantised, and the corrected coarse array.
         ///
         /// `mask` has a bit for each node (32 a word, lowest first), set where the coefficient is not coded, or is null. Symbols are
         /// tile-major (387, 39 or 3 a tile in 3, 2 or 1 dimensions); the coarse array has 5 nodes for each tile and dimension.
-        /// `open_loop` != 0: the correction is of the exact coefficients.
+        /// `open_loop` != 0: the correction is of the exact coefficients. Symbols must fit
+        /// their type.
         ///
         /// Grid: ceil(tiles_z * tiles_y * ceil(tiles_x / 4) / 4) blocks; block: 128 threads. Shared memory, dynamic: 25 x 32 values a
         /// warp, and for f32 4 x 392 symbols a warp after all of those.
@@ -371,11 +510,11 @@ macro_rules! kernels {
             step: $real,
             inverse: $real,
             open_loop: u32,
-            symbols: *mut <$real as Real>::Symbol,
+            symbols: *mut $stored,
             coarse: *mut $real,
         ) {
             // SAFETY: the caller's.
-            unsafe { decompose::<_, $nz, $ny, $stage>(level, values, mask, Quantiser { step, inverse }, open_loop, symbols, coarse) }
+            unsafe { decompose::<_, _, $nz, $ny, $stage>(level, values, mask, Quantiser { step, inverse }, open_loop, symbols, coarse) }
         }
 
         /// Inverse local level: the array from symbols and the corrected coarse array.
@@ -386,22 +525,50 @@ macro_rules! kernels {
         ///
         /// As the forward kernel's.
         #[kernel(max_threads = BLOCK)]
-        pub unsafe fn $recompose(
+        pub unsafe fn $recompose(level: LocalLevel, symbols: *const $stored, coarse: *const $real, step: $real, values: *mut $real) {
+            // SAFETY: the caller's.
+            unsafe { recompose::<_, _, $nz, $ny, $keep>(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, &mut Store(values)) }
+        }
+
+        /// Inverse local level of which nothing is kept: the values are compared with the original ones ([`Check`]).
+        ///
+        /// Grid and block as above. Shared memory, dynamic: as above, and for f32 64 x 32 values a warp after all of that.
+        ///
+        /// # Safety
+        ///
+        /// As above; `broken` points to a bit for each node.
+        #[kernel(max_threads = BLOCK, min_blocks = $blocks)]
+        pub unsafe fn $check(
             level: LocalLevel,
-            symbols: *const <$real as Real>::Symbol,
+            symbols: *const $stored,
             coarse: *const $real,
             step: $real,
-            values: *mut $real,
+            values: *const $real,
+            mask: *const u32,
+            bound: f64,
+            broken: *mut u32,
+            worst: *mut u64,
         ) {
             // SAFETY: the caller's.
-            unsafe { recompose::<_, $nz, $ny, $keep>(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
+            unsafe {
+                let stash = shared::dynamic_shared_mem::<$real>().add(WARPS * ROWS + warp_in_block() * STASHED + warp::lane_id() as usize);
+                let mut sink = Compare::<_, $stash> { check: Check::new(values, mask, bound, broken, worst), stash };
+                recompose::<_, _, $nz, $ny, $keep>(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, &mut sink);
+                sink.check.finish();
+            }
         }
     };
 }
 
-kernels!(f32, 8, 8, decompose_local_3d_f32, recompose_local_3d_f32, true, true);
-kernels!(f64, 8, 8, decompose_local_3d_f64, recompose_local_3d_f64, false, false);
-kernels!(f32, 1, 8, decompose_local_2d_f32, recompose_local_2d_f32, true, true);
-kernels!(f64, 1, 8, decompose_local_2d_f64, recompose_local_2d_f64, false, true);
-kernels!(f32, 1, 1, decompose_local_1d_f32, recompose_local_1d_f32, true, true);
-kernels!(f64, 1, 1, decompose_local_1d_f64, recompose_local_1d_f64, false, true);
+kernels!(f32, i16, 8, 8, decompose_local_3d_f32_i16, recompose_local_3d_f32_i16, check_local_3d_f32_i16, true, true, true, 3);
+kernels!(f32, i32, 8, 8, decompose_local_3d_f32_i32, recompose_local_3d_f32_i32, check_local_3d_f32_i32, true, true, true, 3);
+kernels!(f64, i32, 8, 8, decompose_local_3d_f64_i32, recompose_local_3d_f64_i32, check_local_3d_f64_i32, false, false, false, 2);
+kernels!(f64, i64, 8, 8, decompose_local_3d_f64_i64, recompose_local_3d_f64_i64, check_local_3d_f64_i64, false, false, false, 2);
+kernels!(f32, i16, 1, 8, decompose_local_2d_f32_i16, recompose_local_2d_f32_i16, check_local_2d_f32_i16, true, true, true, 3);
+kernels!(f32, i32, 1, 8, decompose_local_2d_f32_i32, recompose_local_2d_f32_i32, check_local_2d_f32_i32, true, true, true, 3);
+kernels!(f64, i32, 1, 8, decompose_local_2d_f64_i32, recompose_local_2d_f64_i32, check_local_2d_f64_i32, false, true, false, 2);
+kernels!(f64, i64, 1, 8, decompose_local_2d_f64_i64, recompose_local_2d_f64_i64, check_local_2d_f64_i64, false, true, false, 2);
+kernels!(f32, i16, 1, 1, decompose_local_1d_f32_i16, recompose_local_1d_f32_i16, check_local_1d_f32_i16, true, true, true, 3);
+kernels!(f32, i32, 1, 1, decompose_local_1d_f32_i32, recompose_local_1d_f32_i32, check_local_1d_f32_i32, true, true, true, 3);
+kernels!(f64, i32, 1, 1, decompose_local_1d_f64_i32, recompose_local_1d_f64_i32, check_local_1d_f64_i32, false, true, false, 2);
+kernels!(f64, i64, 1, 1, decompose_local_1d_f64_i64, recompose_local_1d_f64_i64, check_local_1d_f64_i64, false, true, false, 2);

@@ -13,6 +13,13 @@ macro_rules! each5 {
     };
 }
 
+/// Runs the body with each of 0..4 as the constant $i.
+macro_rules! each4 {
+    (|$i:ident| $body:block) => {
+        $crate::unroll::each5!(@ $i, $body, 0 1 2 3)
+    };
+}
+
 /// Runs the body with each of 0..8 as the constant $i.
 macro_rules! each8 {
     (|$i:ident| $body:block) => {
@@ -20,4 +27,4 @@ macro_rules! each8 {
     };
 }
 
-pub(crate) use {each5, each8};
+pub(crate) use {each4, each5, each8};

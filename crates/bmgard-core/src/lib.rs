@@ -9,6 +9,7 @@
 extern crate std;
 
 pub mod axis;
+pub mod crc;
 mod real;
 pub mod tile;
 pub mod token;

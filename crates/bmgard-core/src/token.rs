@@ -11,8 +11,15 @@ pub const GROUP: usize = 8;
 /// bit a value that Huffman codes have.
 pub const ZERO_GROUP: u32 = 207;
 
-/// One more than the last token: those of magnitudes below 2^52, and [`ZERO_GROUP`].
-pub const TOKENS: usize = 208;
+/// The token before one that has no code: [`ESCAPED_BITS`] bits follow, the token as it is, and then its extra bits. Codebooks that are
+/// made from a sample of the symbols need it.
+pub const ESCAPE: u32 = 208;
+
+/// Bits of a token after [`ESCAPE`].
+pub const ESCAPED_BITS: u32 = 8;
+
+/// One more than the last token: those of magnitudes below 2^52, [`ZERO_GROUP`] and [`ESCAPE`].
+pub const TOKENS: usize = 209;
 
 /// The token of a value, and how many of the low bits of its magnitude follow.
 #[inline(always)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::huffman::Codebook;
 use crate::plan::{ChunkGrid, ChunkPlan, Dims, Levels, MAX_LEVELS, count, dimensions};
 use crate::{DType, Error, ErrorBound, ErrorBudget, Result, Shape};
 
@@ -294,6 +295,20 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// The chunk that these bytes are, header included.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where a section's checksum is wrong.
+    pub(crate) fn new(bytes: &'a [u8], header: ChunkHeader) -> Result<Self> {
+        let ChunkHeader { kind, levels, steps, sections } = header;
+        let sections = sections.into_iter().map(|Section { id, crc, start, len }| {
+            let section = &bytes[start as usize..][..len as usize];
+            check(crc, section, &id.name())?;
+            Ok((id, section.into()))
+        });
+        Ok(Self { kind, levels, steps, sections: sections.collect::<Result<_>>()? })
+    }
+
     /// The bytes of a section; empty where the chunk has none of it.
     pub(crate) fn section(&self, id: SectionId) -> &[u8] {
         self.sections.iter().find(|(other, _)| *other == id).map_or(&[], |(_, bytes)| bytes)
@@ -301,32 +316,67 @@ impl<'a> Chunk<'a> {
 
     /// The size in the archive, header included.
     pub(crate) fn size(&self) -> u64 {
-        let header = CHUNK_PREFIX + self.steps.len() * 8 + self.sections.len() * SECTION_ENTRY;
-        self.sections.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + header as u64
+        chunk_size(self.steps.len(), self.sections.iter().map(|(_, bytes)| bytes.len() as u64))
     }
 
     /// The header's bytes; the sections follow it in the archive.
     pub(crate) fn write_header(&self) -> Vec<u8> {
-        let kind = match self.kind {
-            ChunkKind::Coded => 1,
-            ChunkKind::Raw => 2,
-            ChunkKind::Constant => 3,
-        };
-        let mut out = vec![kind, self.levels.local as u8, self.levels.global as u8, self.steps.len() as u8];
-        out.extend((self.sections.len() as u32).to_le_bytes());
-        for step in &self.steps {
-            out.extend(step.to_le_bytes());
-        }
-        for (id, bytes) in &self.sections {
-            out.extend(id.code().to_le_bytes());
-            out.extend(crc32fast::hash(bytes).to_le_bytes());
-            out.extend((bytes.len() as u64).to_le_bytes());
-        }
-        out
+        let sections = self.sections.iter().map(|(id, bytes)| (*id, crc32fast::hash(bytes), bytes.len() as u64));
+        write_chunk_header(self.kind, self.levels, &self.steps, sections.collect::<Vec<_>>().as_slice())
     }
+}
 
-    /// Cuts a chunk into its parts and checks its header's checksum. Those of the sections, in order, are for the caller to check.
-    fn cut(bytes: &'a [u8], header_crc: u32) -> Result<(Self, Vec<u32>)> {
+/// Bytes of a chunk with so many steps and these sections, header included.
+pub(crate) fn chunk_size(steps: usize, sections: impl ExactSizeIterator<Item = u64>) -> u64 {
+    (CHUNK_PREFIX + steps * 8 + sections.len() * SECTION_ENTRY) as u64 + sections.sum::<u64>()
+}
+
+/// A chunk's header; sections as kind, checksum and bytes.
+pub(crate) fn write_chunk_header(kind: ChunkKind, levels: Levels, steps: &[u64], sections: &[(SectionId, u32, u64)]) -> Vec<u8> {
+    let kind = match kind {
+        ChunkKind::Coded => 1,
+        ChunkKind::Raw => 2,
+        ChunkKind::Constant => 3,
+    };
+    let mut out = vec![kind, levels.local as u8, levels.global as u8, steps.len() as u8];
+    out.extend((sections.len() as u32).to_le_bytes());
+    for step in steps {
+        out.extend(step.to_le_bytes());
+    }
+    for (id, crc, length) in sections {
+        out.extend(id.code().to_le_bytes());
+        out.extend(crc.to_le_bytes());
+        out.extend(length.to_le_bytes());
+    }
+    out
+}
+
+/// A section of a chunk: its checksum, and where it lies after the chunk's start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    pub(crate) id: SectionId,
+    pub(crate) crc: u32,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+/// A chunk's header as it is read.
+#[derive(Clone, Debug)]
+pub(crate) struct ChunkHeader {
+    pub(crate) kind: ChunkKind,
+    pub(crate) levels: Levels,
+    pub(crate) steps: Vec<u64>,
+    pub(crate) sections: Vec<Section>,
+}
+
+impl ChunkHeader {
+    /// The most bytes of a header.
+    #[cfg(feature = "cuda")]
+    pub(crate) const MOST_BYTES: u64 = (CHUNK_PREFIX + 8 * u8::MAX as usize + SECTION_ENTRY * (8 + 2 * 256)) as u64;
+
+    /// Reads the header of a chunk of `len` bytes, which starts with `bytes`, and checks its checksum. Those of the sections are for the
+    /// caller to check.
+    pub(crate) fn read(bytes: &[u8], len: u64, header_crc: u32) -> Result<Self> {
         let mut fields = Fields(bytes);
         let what = "a chunk's header";
         let kind = match fields.u8(what)? {
@@ -340,34 +390,42 @@ impl<'a> Chunk<'a> {
         let section_count = fields.u32(what)?;
         let steps = (0..step_count).map(|_| fields.u64(what)).collect::<Result<Vec<_>>>()?;
         let mut entries = Fields(fields.bytes(u64::from(section_count) * SECTION_ENTRY as u64, what)?);
-        check(header_crc, &bytes[..bytes.len() - fields.0.len()], what)?;
-        let mut sections: Vec<(SectionId, Cow<'a, [u8]>)> = Vec::new();
-        let mut checksums = Vec::new();
+        let mut at = (bytes.len() - fields.0.len()) as u64;
+        check(header_crc, &bytes[..at as usize], what)?;
+        let mut sections: Vec<Section> = Vec::new();
         while !entries.0.is_empty() {
             let id = SectionId::from_code(entries.u32(what)?).ok_or_else(|| Error::Corrupt("a section of an unknown kind".into()))?;
-            if sections.last().is_some_and(|(before, _)| *before >= id) {
+            if sections.last().is_some_and(|before| before.id >= id) {
                 return Err(Error::Corrupt("a chunk's sections are not in order".into()));
             }
-            checksums.push(entries.u32(what)?);
-            let length = entries.u64(what)?;
-            sections.push((id, fields.bytes(length, &id.name())?.into()));
+            let (crc, section_len) = (entries.u32(what)?, entries.u64(what)?);
+            if section_len > len - at {
+                return Err(Error::Corrupt(format!("it ends within {}", id.name())));
+            }
+            sections.push(Section { id, crc, start: at, len: section_len });
+            at += section_len;
         }
-        if !fields.0.is_empty() {
+        if at < len {
             return Err(Error::Corrupt("a chunk is longer than its sections".into()));
         }
-        Ok((Self { kind, levels, steps, sections }, checksums))
+        Ok(Self { kind, levels, steps, sections })
+    }
+
+    /// The section of a kind, if the chunk has it.
+    pub(crate) fn section(&self, id: SectionId) -> Option<&Section> {
+        self.sections.iter().find(|section| section.id == id)
     }
 
     /// Checks that the chunk's parts belong to its kind and have the sizes that its values, `value_size` bytes each, ask for. What passes
     /// is worth the memory for them: unless it is constant, there is a byte for at most 1024 of them.
-    fn check_sizes(&self, dims: Dims, d: usize, value_size: usize) -> Result<()> {
+    pub(crate) fn check_sizes(&self, dims: Dims, d: usize, value_size: usize) -> Result<()> {
         let corrupt = |what: &str| Err(Error::Corrupt(what.into()));
         let coded = self.kind == ChunkKind::Coded;
         let levels = if coded { self.levels.clamped(dims, d) } else { Levels { local: 0, global: 0 } };
         if self.levels != levels || self.steps.len() != if coded { levels.total() + 1 } else { 0 } {
             return corrupt("a chunk's levels do not fit its shape");
         }
-        let size = |id| self.section(id).len();
+        let size = |id| self.section(id).map_or(0, |section| section.len);
         let belongs = |id| match (self.kind, id) {
             (ChunkKind::Raw, SectionId::Raw) | (ChunkKind::Constant, SectionId::Constant) => true,
             (ChunkKind::Raw, _) => false,
@@ -376,7 +434,7 @@ impl<'a> Chunk<'a> {
             (ChunkKind::Coded, SectionId::Lengths(level) | SectionId::Payload(level)) => usize::from(level) <= levels.total(),
             _ => false,
         };
-        if !self.sections.iter().all(|&(id, _)| belongs(id)) {
+        if !self.sections.iter().all(|section| belongs(section.id)) {
             return corrupt("a chunk has a section that does not belong to its kind");
         }
         let both = |a, b| (size(a) == 0) == (size(b) == 0);
@@ -384,14 +442,27 @@ impl<'a> Chunk<'a> {
             return corrupt("a chunk lacks a section");
         }
         let fits = match self.kind {
-            ChunkKind::Raw => size(SectionId::Raw) as u64 == count(dims) * value_size as u64,
-            ChunkKind::Constant => size(SectionId::Constant) == value_size,
+            ChunkKind::Raw => size(SectionId::Raw) == count(dims) * value_size as u64,
+            ChunkKind::Constant => size(SectionId::Constant) == value_size as u64,
             ChunkKind::Coded => {
                 let plan = ChunkPlan::new(dims, d, levels);
-                (0..).zip(&plan.levels).all(|(index, level)| size(SectionId::Lengths(index)) as u64 == 2 * level.segments() as u64)
+                (0..).zip(&plan.levels).all(|(index, level)| size(SectionId::Lengths(index)) == 2 * level.segments() as u64)
             }
         };
         if fits { Ok(()) } else { corrupt("a chunk has another size than its values ask for") }
+    }
+
+    /// The codebooks of a coded chunk of this plan, from their section.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where they are none, or not as many as the contexts.
+    pub(crate) fn codebooks(plan: &ChunkPlan, mut bytes: &[u8]) -> Result<Vec<Codebook>> {
+        let corrupt = |what: &str| Error::Corrupt(what.into());
+        let mut books = Vec::with_capacity(plan.contexts());
+        for _ in 0..plan.contexts() {
+            books.push(Codebook::read(&mut bytes).ok_or_else(|| corrupt("a codebook is not one"))?);
+        }
+        if bytes.is_empty() { Ok(books) } else { Err(corrupt("there are more codebooks than contexts")) }
     }
 }
 
@@ -407,39 +478,70 @@ pub(crate) fn write_table(entries: &[(u64, u32)]) -> Vec<u8> {
     out
 }
 
-/// An archive cut into its parts: nothing is trusted before it is checked against the length and the checksums.
+/// A chunk's place in the archive, and its header's checksum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) crc: u32,
+}
+
+/// What an archive starts with: nothing is trusted before it is checked against the length and the checksums.
+pub(crate) struct Directory {
+    pub(crate) header: Header,
+    pub(crate) chunks: Vec<Entry>,
+}
+
+impl Directory {
+    /// The bytes of a directory that starts so, or an error if its header is not one.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn size(bytes: &[u8]) -> Result<u64> {
+        let (header, offset) = Header::read(bytes)?;
+        let table = header.grid.len().checked_mul(TABLE_ENTRY as u64).and_then(|table| table.checked_add(offset as u64 + 4));
+        table.ok_or_else(|| Error::Corrupt("it ends within the chunk table".into()))
+    }
+
+    /// Reads the directory of an archive of `len` bytes, which starts with `bytes`.
+    pub(crate) fn read(bytes: &[u8], len: u64) -> Result<Self> {
+        let (header, offset) = Header::read(bytes)?;
+        let count = header.grid.len();
+        let mut rest = Fields(&bytes[offset..]);
+        let table_bytes = count.checked_mul(TABLE_ENTRY as u64).filter(|&n| n < rest.0.len() as u64);
+        let table_bytes = table_bytes.ok_or_else(|| Error::Corrupt("it ends within the chunk table".into()))?;
+        let table = rest.bytes(table_bytes, "the chunk table")?;
+        check(rest.u32("the chunk table's checksum")?, table, "the chunk table")?;
+        let mut offset = (offset + table.len() + 4) as u64;
+        let mut entries = Fields(table);
+        let mut chunks = Vec::with_capacity(count as usize);
+        while !entries.0.is_empty() {
+            let (chunk_len, crc) = (entries.u64("the chunk table")?, entries.u32("the chunk table")?);
+            if entries.u32("the chunk table")? != 0 {
+                return Err(Error::Corrupt("the chunk table has unknown fields".into()));
+            }
+            if chunk_len > len - offset {
+                return Err(Error::Corrupt(format!("it ends within chunk {} of {count}", chunks.len())));
+            }
+            chunks.push(Entry { offset, len: chunk_len, crc });
+            offset += chunk_len;
+        }
+        if offset < len {
+            return Err(Error::Corrupt(format!("{} bytes follow its last chunk", len - offset)));
+        }
+        Ok(Self { header, chunks })
+    }
+}
+
+/// An archive cut into its parts.
 pub(crate) struct Archive<'a> {
     pub(crate) header: Header,
-    /// Per chunk: where it starts in the archive, its bytes, its header's checksum.
-    chunks: Vec<(u64, &'a [u8], u32)>,
+    bytes: &'a [u8],
+    chunks: Vec<Entry>,
 }
 
 impl<'a> Archive<'a> {
     pub(crate) fn read(archive: &'a [u8]) -> Result<Self> {
-        let (header, mut offset) = Header::read(archive)?;
-        let count = header.grid.len();
-        let rest = Fields(&archive[offset..]);
-        let table_bytes = count.checked_mul(TABLE_ENTRY as u64).filter(|&n| n < rest.0.len() as u64);
-        let table_bytes = table_bytes.ok_or_else(|| Error::Corrupt("it ends within the chunk table".into()))?;
-        let mut rest = rest;
-        let table = rest.bytes(table_bytes, "the chunk table")?;
-        check(rest.u32("the chunk table's checksum")?, table, "the chunk table")?;
-        offset += table.len() + 4;
-        let mut entries = Fields(table);
-        let mut chunks = Vec::with_capacity(count as usize);
-        while !entries.0.is_empty() {
-            let (length, crc) = (entries.u64("the chunk table")?, entries.u32("the chunk table")?);
-            if entries.u32("the chunk table")? != 0 {
-                return Err(Error::Corrupt("the chunk table has unknown fields".into()));
-            }
-            let bytes = rest.bytes(length, &format!("chunk {} of {count}", chunks.len()))?;
-            chunks.push((offset as u64, bytes, crc));
-            offset += bytes.len();
-        }
-        if !rest.0.is_empty() {
-            return Err(Error::Corrupt(format!("{} bytes follow its last chunk", rest.0.len())));
-        }
-        Ok(Self { header, chunks })
+        let Directory { header, chunks } = Directory::read(archive, archive.len() as u64)?;
+        Ok(Self { header, bytes: archive, chunks })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -447,17 +549,18 @@ impl<'a> Archive<'a> {
     }
 
     pub(crate) fn offset(&self, index: usize) -> u64 {
-        self.chunks[index].0
+        self.chunks[index].offset
     }
 
-    /// A chunk, cut into parts that fit its shape; the checksums of its sections are not checked yet.
-    fn cut(&self, index: usize) -> Result<(Chunk<'a>, Vec<u32>)> {
-        let (_, bytes, crc) = self.chunks[index];
-        let (chunk, checksums) = Chunk::cut(bytes, crc)?;
+    /// A chunk's bytes, and its header, whose parts fit its shape; the checksums of its sections are not checked yet.
+    fn cut(&self, index: usize) -> Result<(&'a [u8], ChunkHeader)> {
+        let Entry { offset, len, crc } = self.chunks[index];
+        let bytes = &self.bytes[offset as usize..][..len as usize];
+        let header = ChunkHeader::read(bytes, len, crc)?;
         let grid = &self.header.grid;
         let (_, dims) = grid.chunk_box(index as u64);
-        chunk.check_sizes(dims, dimensions(grid.dims), self.header.dtype.size())?;
-        Ok((chunk, checksums))
+        header.check_sizes(dims, dimensions(grid.dims), self.header.dtype.size())?;
+        Ok((bytes, header))
     }
 
     /// Checks that all chunks have the bytes that their values ask for, before there is memory for those.
@@ -467,10 +570,7 @@ impl<'a> Archive<'a> {
 
     /// A chunk whose parts fit its shape and have the right checksums.
     pub(crate) fn chunk(&self, index: usize) -> Result<Chunk<'a>> {
-        let (chunk, checksums) = self.cut(index)?;
-        for ((id, bytes), crc) in chunk.sections.iter().zip(checksums) {
-            check(crc, bytes, &id.name())?;
-        }
-        Ok(chunk)
+        let (bytes, header) = self.cut(index)?;
+        Chunk::new(bytes, header)
     }
 }

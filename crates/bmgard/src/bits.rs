@@ -37,6 +37,7 @@ impl<'a> BitWriter<'a> {
 }
 
 /// Reads bits off bytes through a word that is filled up now and then; past the end there are zeros, and [`BitReader::used`] tells.
+#[derive(Clone, Copy)]
 pub(crate) struct BitReader<'a> {
     bytes: &'a [u8],
     start: usize,

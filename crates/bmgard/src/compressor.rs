@@ -6,6 +6,7 @@ use std::io::{Cursor, Seek, SeekFrom, Write};
 use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 
 use crate::archive::{Archive, Header, TABLE_ENTRY, write_table};
+use crate::backend::FieldStatistics;
 use crate::engine::Engine;
 use crate::pipeline::FieldPlan;
 use crate::plan::{ChunkGrid, Dims, Levels, count, dimensions};
@@ -16,8 +17,8 @@ const LEAST_CHUNK_BYTES: u64 = 4096;
 
 /// Compresses fields with one set of options.
 pub struct Compressor {
-    config: Config,
-    engine: Engine,
+    pub(crate) config: Config,
+    pub(crate) engine: Engine,
 }
 
 /// What a compression did.
@@ -109,6 +110,14 @@ impl Compressor {
         Ok(archive.into_inner())
     }
 
+    /// Decompresses an archive into values in C order with this compressor's backend and memory; `progress` is told how many are done.
+    ///
+    /// # Errors
+    /// As [`decompress_into`].
+    pub fn decompress_into<T: Value>(&mut self, archive: &[u8], out: &mut [T], progress: &mut dyn FnMut(u64)) -> Result<()> {
+        decompress_with(&mut self.engine, archive, out, progress)
+    }
+
     /// Compresses values in C order into a writer, from its current position, chunk by chunk; `progress` is told how many values are
     /// done. The writer is left at the end of the archive.
     ///
@@ -124,41 +133,15 @@ impl Compressor {
         if values.len() as u64 != shape.len() {
             return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
         }
-        let (dims, d) = shape.effective();
-        let grid = ChunkGrid::new(dims, self.config.max_chunk_bytes / size_of::<T>() as u64);
-        let levels = Levels::choose(grid.chunk_box(0).1, d, self.config.local_levels, self.config.global_levels)?;
-        let fill = self.config.fill.map(T::from_f64);
-        let statistics = self.engine.statistics(values, fill)?;
-        let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
-        let bound = self.config.error_bound.resolve(min_max);
-        let field = FieldPlan { d, levels, bound, budget: self.config.error_budget, fill, statistics };
-        let header = Header {
-            dtype: T::DTYPE,
-            shape: shape.clone(),
-            error_bound: self.config.error_bound,
-            abs_bound: bound,
-            error_budget: self.config.error_budget,
-            fill: fill.map(fill_bits),
-            grid,
-            levels,
-        };
-
+        let engine = &mut self.engine;
+        let (field, header) = prepare(&self.config, shape, |fill| engine.statistics(values, fill))?;
+        let grid = header.grid;
         let start = writer.stream_position()?;
         let header = header.write();
         writer.write_all(&header)?;
         let mut table = vec![(0, 0); grid.len() as usize];
         writer.write_all(&write_table(&table))?;
-        let mut summary = Summary {
-            original_bytes: size_of_val(values) as u64,
-            compressed_bytes: 0,
-            abs_bound: bound,
-            max_abs_error: 0.0,
-            values: shape.len(),
-            exact_values: 0,
-            patched_values: 0,
-            chunks: grid.len(),
-            raw_chunks: 0,
-        };
+        let mut summary = Summary::new::<T>(shape, &field, &grid);
         let mut done = 0;
         for (index, entry) in table.iter_mut().enumerate() {
             let (origin, chunk_dims) = grid.chunk_box(index as u64);
@@ -184,6 +167,49 @@ impl Compressor {
         summary.compressed_bytes = end - start;
         Ok(summary)
     }
+}
+
+impl Summary {
+    pub(crate) fn new<T: Value>(shape: &Shape, field: &FieldPlan<T>, grid: &ChunkGrid) -> Self {
+        Self {
+            original_bytes: shape.len() * size_of::<T>() as u64,
+            compressed_bytes: 0,
+            abs_bound: field.bound,
+            max_abs_error: 0.0,
+            values: shape.len(),
+            exact_values: 0,
+            patched_values: 0,
+            chunks: grid.len(),
+            raw_chunks: 0,
+        }
+    }
+}
+
+/// What holds for all chunks of a field, and its archive's header.
+pub(crate) fn prepare<T: Value>(
+    config: &Config,
+    shape: &Shape,
+    statistics: impl FnOnce(Option<T>) -> Result<FieldStatistics<T>>,
+) -> Result<(FieldPlan<T>, Header)> {
+    let (dims, d) = shape.effective();
+    let grid = ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64);
+    let levels = Levels::choose(grid.chunk_box(0).1, d, config.local_levels, config.global_levels)?;
+    let fill = config.fill.map(T::from_f64);
+    let statistics = statistics(fill)?;
+    let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
+    let bound = config.error_bound.resolve(min_max);
+    let field = FieldPlan { d, levels, bound, budget: config.error_budget, fill, statistics };
+    let header = Header {
+        dtype: T::DTYPE,
+        shape: shape.clone(),
+        error_bound: config.error_bound,
+        abs_bound: bound,
+        error_budget: config.error_budget,
+        fill: fill.map(fill_bits),
+        grid,
+        levels,
+    };
+    Ok((field, header))
 }
 
 /// The fill value's bits for the header. Which NaN a conversion gives is open, but the archive's bytes are not: the plain quiet one.
@@ -230,7 +256,10 @@ pub fn decompress<T: Value>(archive: &[u8]) -> Result<ArrayD<T>> {
 /// As [`decompress`], [`Error::LengthMismatch`] where `out` has another length than the stored field, and those of the backend. What
 /// `out` holds after an error is unspecified.
 pub fn decompress_into<T: Value>(archive: &[u8], out: &mut [T], backend: BackendChoice, progress: &mut dyn FnMut(u64)) -> Result<()> {
-    let mut engine = Engine::open(backend)?;
+    decompress_with(&mut Engine::open(backend)?, archive, out, progress)
+}
+
+fn decompress_with<T: Value>(engine: &mut Engine, archive: &[u8], out: &mut [T], progress: &mut dyn FnMut(u64)) -> Result<()> {
     let archive = Archive::read(archive)?;
     let header = &archive.header;
     check_type::<T>(header.dtype)?;
@@ -260,6 +289,6 @@ pub fn decompress_into<T: Value>(archive: &[u8], out: &mut [T], backend: Backend
     Ok(())
 }
 
-fn check_type<T: Value>(stored: DType) -> Result<()> {
+pub(crate) fn check_type<T: Value>(stored: DType) -> Result<()> {
     if stored == T::DTYPE { Ok(()) } else { Err(Error::WrongType { stored, requested: T::DTYPE }) }
 }

@@ -74,6 +74,12 @@ pub enum Error {
         /// Why not, with the driver's own name for it where there is one.
         reason: String,
     },
+    /// The memory given for an archive is too small.
+    #[error("the memory given for the archive is at least {missing} bytes too small (worst_case_size says what is enough for any values)")]
+    OutputTooSmall {
+        /// How many bytes more are needed, at least.
+        missing: u64,
+    },
     /// The device or its driver failed while it worked.
     #[error("the device failed: {0}")]
     Device(String),

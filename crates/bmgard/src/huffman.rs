@@ -1,6 +1,6 @@
 //! Canonical Huffman codes of limited length over the tokens of `bmgard_core::token`.
 
-use bmgard_core::token::TOKENS;
+use bmgard_core::token::{ESCAPE, TOKENS};
 
 /// The longest code, in bits; a decoder's table has 2^12 entries.
 pub(crate) const MAX_LENGTH: usize = 12;
@@ -27,25 +27,30 @@ impl Codebook {
         if let [(_, only)] = leaves[..] {
             lengths[only] = 1;
         } else if leaves.len() > 1 {
-            // Packages as (weight, leaves within); at every depth the leaves are merged with the pairs of the depth below.
-            type Package = (u64, Vec<u8>);
-            let singles: Vec<Package> = leaves.iter().map(|&(weight, token)| (weight, vec![token as u8])).collect();
-            let mut packages: Vec<Package> = Vec::new();
+            // Package-merge: per depth, deepest first, weights of the leaves and of the pairs of the depth below, and whether it is a leaf.
+            let mut depths: Vec<Vec<(u64, bool)>> = Vec::with_capacity(MAX_LENGTH);
             for _ in 0..MAX_LENGTH {
-                let pairs: Vec<Package> = packages
-                    .chunks_exact(2)
-                    .map(|pair| (pair[0].0.saturating_add(pair[1].0), [pair[0].1.as_slice(), &pair[1].1].concat()))
-                    .collect();
-                packages = singles.iter().cloned().chain(pairs).collect();
+                let pairs = depths.last().map_or(&[][..], Vec::as_slice).chunks_exact(2);
+                let pairs = pairs.map(|pair| (pair[0].0.saturating_add(pair[1].0), false));
+                let mut packages: Vec<_> = leaves.iter().map(|&(weight, _)| (weight, true)).chain(pairs).collect();
                 packages.sort_by_key(|&(weight, _)| weight); // stable: leaves come before pairs of the same weight
+                depths.push(packages);
             }
-            for (_, tokens) in &packages[..2 * (leaves.len() - 1)] {
-                for &token in tokens {
-                    lengths[token as usize] += 1;
-                }
+            let mut taken = 2 * (leaves.len() - 1);
+            for packages in depths.iter().rev() {
+                let single = packages[..taken].iter().filter(|&&(_, leaf)| leaf).count();
+                leaves[..single].iter().for_each(|&(_, token)| lengths[token] += 1);
+                taken = 2 * (taken - single);
             }
         }
         Self { codes: canonical(&lengths), lengths }
+    }
+
+    /// The code for the tokens of a context, given their counts in a sample: tokens that it may lack are escaped.
+    pub(crate) fn sampled(histogram: &Histogram) -> Self {
+        let mut histogram = *histogram;
+        histogram[ESCAPE as usize] = 1;
+        Self::new(&histogram)
     }
 
     /// A token's code, first bit lowest, and its length.

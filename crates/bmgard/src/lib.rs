@@ -36,6 +36,8 @@ mod metrics;
 mod patch;
 mod pipeline;
 mod plan;
+#[cfg(feature = "cuda")]
+mod resident;
 mod shape;
 mod special;
 mod stages;
@@ -47,6 +49,8 @@ pub use device::{Device, devices};
 pub use error::{Error, Result};
 pub use info::{ArchiveInfo, ChunkInfo, SectionInfo, inspect};
 pub use metrics::Comparison;
+#[cfg(feature = "cuda")]
+pub use resident::{DeviceMemory, DeviceTimes, device_times};
 pub use shape::Shape;
 pub use stages::{StageTimes, stage_times};
 pub use value::{DType, Value};

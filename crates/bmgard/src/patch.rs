@@ -16,6 +16,9 @@ pub(crate) struct Patches {
 impl Patches {
     /// `positions` ascend.
     pub(crate) fn new<T: Value>(positions: &[u64], values: &[T]) -> Self {
+        if positions.is_empty() {
+            return Self::default();
+        }
         let mut counts = vec![0u32; (values.len() as u64).div_ceil(BLOCK) as usize];
         let mut patches = Self::default();
         for &position in positions {
@@ -25,6 +28,21 @@ impl Patches {
         }
         patches.counts = bytemuck::cast_slice(&counts).to_vec();
         patches
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.offsets.len() / 2
+    }
+
+    /// Their positions, ascending.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = u64> + '_ {
+        let counts = self.counts.chunks_exact(4).map(|count| u32::from_le_bytes([count[0], count[1], count[2], count[3]]));
+        let starts = (0..).step_by(BLOCK as usize).zip(counts).flat_map(|(start, count)| std::iter::repeat_n(start, count as usize));
+        starts.zip(self.offsets.chunks_exact(2)).map(|(start, offset)| start + u64::from(u16::from_le_bytes([offset[0], offset[1]])))
     }
 
     /// Puts the patches of an archive into a decoded chunk; returns how many there are.

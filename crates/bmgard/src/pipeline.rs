@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use bmgard_core::tile::Quantiser;
 
-use crate::archive::{Chunk, ChunkKind, SectionId};
+use crate::archive::{Chunk, ChunkHeader, ChunkKind, SectionId};
 use crate::backend::{Backend, FieldStatistics, Verdict};
 use crate::budget;
-use crate::huffman::Codebook;
+use crate::huffman::{Codebook, Histogram};
 use crate::patch::Patches;
-use crate::plan::{CLASSES, ChunkPlan, Dims, Levels};
+use crate::plan::{CLASSES, ChunkPlan, Dims, Level, Levels};
 use crate::special::Specials;
-use crate::{Error, ErrorBudget, Result, Value};
+use crate::{ErrorBudget, Result, Value};
 
 /// What holds for all chunks of a field.
 pub(crate) struct FieldPlan<T> {
@@ -21,6 +21,13 @@ pub(crate) struct FieldPlan<T> {
     pub(crate) budget: ErrorBudget,
     pub(crate) fill: Option<T>,
     pub(crate) statistics: FieldStatistics<T>,
+}
+
+impl<T: Value> FieldPlan<T> {
+    /// The range of the valid values.
+    pub(crate) fn range(&self) -> f64 {
+        self.statistics.min_max.map_or(f64::INFINITY, |(min, max)| max.to_f64() - min.to_f64())
+    }
 }
 
 /// A finished chunk.
@@ -69,6 +76,57 @@ fn constant<T: Value>(values: &[T], specials: Option<&Specials<T>>) -> Option<Ch
     Some(Chunk { kind: ChunkKind::Constant, levels: Levels { local: 0, global: 0 }, steps: Vec::new(), sections })
 }
 
+/// A chunk whose stages are queued: what the backend will have when they are done.
+pub(crate) struct Queued<T: Value, B: Backend<T>> {
+    pub(crate) plan: ChunkPlan,
+    pub(crate) quantisers: Vec<Quantiser<T>>,
+    pub(crate) symbols: B::Symbols,
+    pub(crate) books: Vec<Codebook>,
+    /// Per level.
+    pub(crate) coded: Vec<B::Coded>,
+    pub(crate) check: B::Check,
+}
+
+impl<T: Value, B: Backend<T>> Queued<T, B> {
+    /// Queues decomposition, check and coding of a chunk whose special values were replaced. The check comes before the codes, so that a
+    /// device has something to do while the host makes those.
+    pub(crate) fn new(backend: &mut B, field: &FieldPlan<T>, dims: Dims, values: &B::Values<'_>, mask: &B::Mask<'_>) -> Result<Self> {
+        let levels = field.levels.clamped(dims, field.d);
+        let plan = ChunkPlan::new(dims, field.d, levels);
+        let steps = budget::steps(field.budget, field.bound, field.d, levels.total());
+        let quantisers: Vec<Quantiser<T>> = steps.into_iter().map(Quantiser::new).collect();
+        let symbols = backend.decompose(&plan, values, mask, &quantisers, field.range(), field.budget == ErrorBudget::Mgard)?;
+        let check = backend.check(&plan, &symbols, &quantisers, values, mask, field.bound)?;
+        let (mut books, mut coded) = (Vec::with_capacity(plan.contexts()), Vec::with_capacity(plan.levels.len()));
+        for (index, level) in plan.levels.iter().enumerate() {
+            let histograms = backend.histograms(&plan, &symbols, mask, index)?;
+            let level_books = codebooks(level, histograms);
+            coded.push(backend.encode(&plan, &symbols, mask, index, &level_books)?);
+            books.extend(level_books);
+        }
+        Ok(Self { plan, quantisers, symbols, books, coded, check })
+    }
+
+    /// The bits of the steps, for the chunk's header.
+    pub(crate) fn steps(&self) -> Vec<u64> {
+        self.quantisers.iter().map(|q| q.step.to_bits_u64()).collect()
+    }
+
+    /// The section of codebooks.
+    pub(crate) fn codebooks(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.books.iter().for_each(|book| book.write(&mut out));
+        out
+    }
+}
+
+/// The codebooks of a level's contexts, given the counts of its sampled segments.
+pub(crate) fn codebooks(level: &Level, histograms: [Histogram; CLASSES]) -> Vec<Codebook> {
+    let contexts = level.contexts();
+    let code: fn(&Histogram) -> Codebook = if level.sample_stride() > 1 { Codebook::sampled } else { Codebook::new };
+    histograms[..contexts].iter().map(code).collect()
+}
+
 /// Decomposes, quantises, codes, decodes as every decoder will, and patches. Returns the chunk, the worst error and the patches.
 fn code_chunk<T: Value, B: Backend<T>>(
     backend: &mut B,
@@ -77,10 +135,6 @@ fn code_chunk<T: Value, B: Backend<T>>(
     values: &[T],
     specials: Option<&Specials<T>>,
 ) -> Result<(Chunk<'static>, f64, u64)> {
-    let levels = field.levels.clamped(dims, field.d);
-    let plan = ChunkPlan::new(dims, field.d, levels);
-    let quantisers: Vec<Quantiser<T>> =
-        budget::steps(field.budget, field.bound, field.d, levels.total()).into_iter().map(Quantiser::new).collect();
     let values = match specials {
         None => Cow::Borrowed(values),
         Some(specials) => {
@@ -91,25 +145,23 @@ fn code_chunk<T: Value, B: Backend<T>>(
     };
     let mask = backend.load_mask(specials.map(|s| &s.mask))?;
     let loaded = backend.load(Cow::Borrowed(&*values))?;
-    let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, field.budget == ErrorBudget::Mgard)?;
-    let books: Vec<Codebook> = backend.histograms(&plan, &symbols, &mask)?.iter().map(Codebook::new).collect();
-    let streams = backend.encode(&plan, &symbols, &mask, &books)?;
-    let mut verdict = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, field.bound)?;
+    let queued = Queued::new(backend, field, dims, &loaded, &mask)?;
+    let (steps, codebooks, levels) = (queued.steps(), queued.codebooks(), field.levels.clamped(dims, field.d));
+    let mut verdict = backend.verdict(queued.check, &loaded)?;
     if let Some(fill) = field.fill.filter(|&fill| may_decode_to(fill, field)) {
-        let decoded = backend.recompose(&plan, &symbols, &quantisers)?;
+        let decoded = backend.recompose(&queued.plan, &queued.symbols, &queued.quantisers)?;
         patch_look_alikes(backend, fill, &values, decoded, specials, &mut verdict)?;
     }
 
+    let patched = verdict.patches.len() as u64;
     let mut sections = special_sections(specials);
-    if !verdict.broken.is_empty() {
-        let patches = Patches::new(&verdict.broken, &values);
-        sections.push((SectionId::PatchCounts, patches.counts.into()));
-        sections.push((SectionId::PatchOffsets, patches.offsets.into()));
-        sections.push((SectionId::PatchValues, patches.values.into()));
+    if !verdict.patches.is_empty() {
+        sections.push((SectionId::PatchCounts, verdict.patches.counts.into()));
+        sections.push((SectionId::PatchOffsets, verdict.patches.offsets.into()));
+        sections.push((SectionId::PatchValues, verdict.patches.values.into()));
     }
-    let mut codebooks = Vec::new();
-    books.iter().for_each(|book| book.write(&mut codebooks));
     sections.push((SectionId::Codebooks, codebooks.into()));
+    let streams = queued.coded.into_iter().map(|coded| backend.stream(coded)).collect::<Result<Vec<_>>>()?;
     let (lengths, payloads): (Vec<_>, Vec<_>) = streams.into_iter().map(|stream| (stream.lengths, stream.payload)).unzip();
     for (level, lengths) in lengths.into_iter().enumerate() {
         sections.push((SectionId::Lengths(level as u8), bytemuck::cast_slice(&lengths).to_vec().into()));
@@ -117,13 +169,12 @@ fn code_chunk<T: Value, B: Backend<T>>(
     for (level, payload) in payloads.into_iter().enumerate() {
         sections.push((SectionId::Payload(level as u8), payload.into()));
     }
-    let steps = quantisers.iter().map(|q| q.step.to_bits_u64()).collect();
     let chunk = Chunk { kind: ChunkKind::Coded, levels, steps, sections };
-    Ok((chunk, verdict.max_abs_error, verdict.broken.len() as u64))
+    Ok((chunk, verdict.max_abs_error, patched))
 }
 
 /// Whether a valid value lies so near the fill value that it may decode to it.
-fn may_decode_to<T: Value>(fill: T, field: &FieldPlan<T>) -> bool {
+pub(crate) fn may_decode_to<T: Value>(fill: T, field: &FieldPlan<T>) -> bool {
     let fill = fill.to_f64();
     field.statistics.min_max.is_some_and(|(min, max)| min.to_f64() - field.bound <= fill && fill <= max.to_f64() + field.bound)
 }
@@ -140,7 +191,7 @@ fn patch_look_alikes<T: Value, B: Backend<T>>(
     let mut out = vec![T::ZERO; values.len()];
     backend.store(decoded, &mut out)?;
     let valid = |position: usize| specials.is_none_or(|specials| !specials.mask.get(position));
-    let Verdict { broken, max_abs_error } = verdict;
+    let mut broken: Vec<u64> = verdict.patches.positions().collect();
     let beyond = broken.len();
     broken.extend((0..out.len()).filter(|&i| out[i] == fill && valid(i)).map(|i| i as u64));
     if broken.len() == beyond {
@@ -149,11 +200,12 @@ fn patch_look_alikes<T: Value, B: Backend<T>>(
     broken.sort_unstable();
     broken.dedup();
     // The worst error may have been one of theirs.
-    for &position in &*broken {
+    for &position in &broken {
         out[position as usize] = values[position as usize];
     }
+    verdict.patches = Patches::new(&broken, values);
     let error = |i: usize| if valid(i) { (values[i].to_f64() - out[i].to_f64()).abs() } else { 0.0 };
-    *max_abs_error = (0..out.len()).map(error).fold(0.0, f64::max);
+    verdict.max_abs_error = (0..out.len()).map(error).fold(0.0, f64::max);
     Ok(())
 }
 
@@ -184,6 +236,11 @@ pub(crate) fn decompress_chunk<T: Value, B: Backend<T>>(
     Ok(())
 }
 
+/// The quantisers of a chunk's steps, to decode with.
+pub(crate) fn stored_quantisers<T: Value>(steps: &[u64]) -> Vec<Quantiser<T>> {
+    steps.iter().map(|&bits| Quantiser { step: T::from_bits_u64(bits), inverse: T::ZERO }).collect()
+}
+
 fn decode_chunk<T: Value, B: Backend<T>>(
     backend: &mut B,
     dims: Dims,
@@ -192,18 +249,9 @@ fn decode_chunk<T: Value, B: Backend<T>>(
     specials: Option<&Specials<T>>,
     out: &mut [T],
 ) -> Result<()> {
-    let corrupt = |what: &str| Error::Corrupt(what.into());
     let plan = ChunkPlan::new(dims, d, chunk.levels);
-    let quantisers: Vec<Quantiser<T>> =
-        chunk.steps.iter().map(|&bits| Quantiser { step: T::from_bits_u64(bits), inverse: T::ZERO }).collect();
-    let mut codebooks = chunk.section(SectionId::Codebooks);
-    let mut books = Vec::with_capacity(plan.contexts());
-    for _ in 0..plan.contexts() {
-        books.push(Codebook::read(&mut codebooks).ok_or_else(|| corrupt("a codebook is not one"))?);
-    }
-    if !codebooks.is_empty() {
-        return Err(corrupt("there are more codebooks than contexts"));
-    }
+    let quantisers = stored_quantisers(&chunk.steps);
+    let books = ChunkHeader::codebooks(&plan, chunk.section(SectionId::Codebooks))?;
     debug_assert_eq!(books.chunks(CLASSES).len(), plan.levels.len());
     let streams: Vec<(Vec<u16>, &[u8])> = (0..plan.levels.len() as u8)
         .map(|level| {

@@ -187,9 +187,27 @@ const SEGMENT_TILES: [usize; 4] = [0, 256, 20, 2];
 /// Details of a tile, by the number of dimensions.
 pub(crate) const TILE_DETAILS: [usize; 4] = [0, 3, 39, 387];
 
+/// At least so many segments of a level are counted for its codebooks, where there are as many.
+const SAMPLED_SEGMENTS: usize = 2048;
+
 impl Level {
     pub(crate) fn segments(&self) -> usize {
         self.places.div_ceil(self.segment)
+    }
+
+    /// Coding contexts.
+    pub(crate) fn contexts(&self) -> usize {
+        if self.kind == LevelKind::Coarsest { 1 } else { CLASSES }
+    }
+
+    /// Codebooks are made from every n-th segment, the first included. Odd, so that the sample does not keep to a few columns of tiles.
+    pub(crate) fn sample_stride(&self) -> usize {
+        (self.segments() / SAMPLED_SEGMENTS) | 1
+    }
+
+    /// How many segments that are.
+    pub(crate) fn sampled_segments(&self) -> usize {
+        self.segments().div_ceil(self.sample_stride())
     }
 }
 

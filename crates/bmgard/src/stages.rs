@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::backend::Backend;
 use crate::engine::{Engine, with_backend};
-use crate::huffman::Codebook;
-use crate::plan::{ChunkGrid, ChunkPlan, Levels};
+use crate::pipeline::codebooks;
+use crate::plan::{CLASSES, ChunkGrid, ChunkPlan, Levels};
 use crate::{Config, Error, ErrorBudget, Result, Shape, Value, budget};
 
 /// The times of one stage on a chunk's values, which the backend has already. On a GPU they include the launches and what travels
@@ -53,7 +53,9 @@ fn measure<T: Value, B: Backend<T>>(
         return Err(unfit("of one chunk"));
     }
     let statistics = backend.statistics(values, config.fill.map(T::from_f64))?;
-    let bound = config.error_bound.resolve(statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64())));
+    let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
+    let bound = config.error_bound.resolve(min_max);
+    let range = min_max.map_or(f64::INFINITY, |(min, max)| max - min);
     if statistics.specials > 0 || bound == 0.0 {
         return Err(unfit("without NaN, infinities and fill values that are not constant"));
     }
@@ -80,13 +82,19 @@ fn measure<T: Value, B: Backend<T>>(
         };
         let loaded = backend.load(Cow::Borrowed(values))?;
         lap(backend)?;
-        let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, open_loop)?;
+        let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, range, open_loop)?;
         lap(backend)?;
-        let books: Vec<Codebook> = backend.histograms(&plan, &symbols, &mask)?.iter().map(Codebook::new).collect();
+        let mut books = Vec::with_capacity(plan.contexts());
+        for (index, level) in plan.levels.iter().enumerate() {
+            books.extend(codebooks(level, backend.histograms(&plan, &symbols, &mask, index)?));
+        }
         lap(backend)?;
-        let streams = backend.encode(&plan, &symbols, &mask, &books)?;
+        let level_books = books.chunks(CLASSES).enumerate();
+        let coded = level_books.map(|(index, books)| backend.encode(&plan, &symbols, &mask, index, books)).collect::<Result<Vec<_>>>()?;
+        let streams = coded.into_iter().map(|coded| backend.stream(coded)).collect::<Result<Vec<_>>>()?;
         lap(backend)?;
-        backend.check(&plan, &symbols, &quantisers, &loaded, &mask, bound)?;
+        let check = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, bound)?;
+        backend.verdict(check, &loaded)?;
         lap(backend)?;
         let streams: Vec<(Vec<u16>, &[u8])> = streams.iter().map(|s| (s.lengths.clone(), s.payload.as_slice())).collect();
         let symbols = backend.decode(&plan, &mask, &books, &streams)?;

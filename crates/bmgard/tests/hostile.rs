@@ -497,7 +497,7 @@ fn codebooks_that_are_none_are_refused() {
         let refuses = |what: &str, bytes: &[u8]| sample.refuses(what, |parts| *parts.chunks[0].section(CODEBOOKS) = bytes.to_vec());
         let good = Parts::parse(&sample.archive).chunks[0].section(CODEBOOKS).clone();
         refuses("all lengths 15", &vec![0xFF; good.len()]);
-        refuses("more tokens than there are", &[&[209][..], &[0; 200]].concat());
+        refuses("more tokens than there are", &[&[210][..], &[0; 200]].concat());
         refuses("all codes of one bit", &[&[208][..], &[0x11; 104]].concat());
         refuses("one book for every context", &good[..1 + usize::from(good[0]).div_ceil(2)]);
         refuses("no code in any book", &vec![0; Parts::parse(&sample.archive).chunks[0].steps.len() * 3 - 2]);

@@ -277,6 +277,11 @@ define i32 @__cuda_std_funnel_shift_right(i32 %high, i32 %low, i32 %bits) always
 }
 
 ; Loads that may be moved across stores: what they read does not change while the kernel runs.
+define i16 @__cuda_std_load_readonly_16(ptr %p) alwaysinline nounwind {
+  %g = addrspacecast ptr %p to ptr addrspace(1)
+  %r = load i16, ptr addrspace(1) %g, align 2, !invariant.load !0
+  ret i16 %r
+}
 define i32 @__cuda_std_load_readonly_32(ptr %p) alwaysinline nounwind {
   %g = addrspacecast ptr %p to ptr addrspace(1)
   %r = load i32, ptr addrspace(1) %g, align 4, !invariant.load !0

@@ -48,7 +48,7 @@ fn loads_and_stores(text: &mut String) {
 
 fn read_modify_writes(text: &mut String) {
     text.push_str("\n; --- relaxed read-modify-write\n\n");
-    for (name, op) in [("add", "add"), ("and", "and"), ("or", "or"), ("min", "umin"), ("max", "umax"), ("exch", "xchg")] {
+    for (name, op) in [("add", "add"), ("and", "and"), ("or", "or"), ("xor", "xor"), ("min", "umin"), ("max", "umax"), ("exch", "xchg")] {
         for bits in [32, 64] {
             for scope in ["device", "block"] {
                 writeln!(

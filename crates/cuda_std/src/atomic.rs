@@ -95,6 +95,14 @@ pub mod intrinsics {
         atomic_fetch_or_relaxed_u32_block, u32, __cuda_std_atomic_or_u32_block;
         /// Bitwise or.
         atomic_fetch_or_relaxed_u64_block, u64, __cuda_std_atomic_or_u64_block;
+        /// Bitwise exclusive or.
+        atomic_fetch_xor_relaxed_u32_device, u32, __cuda_std_atomic_xor_u32_device;
+        /// Bitwise exclusive or.
+        atomic_fetch_xor_relaxed_u64_device, u64, __cuda_std_atomic_xor_u64_device;
+        /// Bitwise exclusive or.
+        atomic_fetch_xor_relaxed_u32_block, u32, __cuda_std_atomic_xor_u32_block;
+        /// Bitwise exclusive or.
+        atomic_fetch_xor_relaxed_u64_block, u64, __cuda_std_atomic_xor_u64_block;
         /// The lesser of both.
         atomic_fetch_min_relaxed_u32_device, u32, __cuda_std_atomic_min_u32_device;
         /// The lesser of both.

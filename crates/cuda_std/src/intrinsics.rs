@@ -67,6 +67,7 @@ macro_rules! read_only {
 }
 
 read_only! {
+    i16: u16 __cuda_std_load_readonly_16 (|bits: u16| bits as i16);
     u32: u32 __cuda_std_load_readonly_32 core::convert::identity;
     i32: u32 __cuda_std_load_readonly_32 (|bits: u32| bits as i32);
     f32: u32 __cuda_std_load_readonly_32 f32::from_bits;

@@ -71,6 +71,7 @@ device_symbols! {
     fn __cuda_std_byte_permute(a: u32, b: u32, selector: u32) -> u32;
     fn __cuda_std_funnel_shift_left(high: u32, low: u32, bits: u32) -> u32;
     fn __cuda_std_funnel_shift_right(high: u32, low: u32, bits: u32) -> u32;
+    fn __cuda_std_load_readonly_16(ptr: *const u16) -> u16;
     fn __cuda_std_load_readonly_32(ptr: *const u32) -> u32;
     fn __cuda_std_load_readonly_64(ptr: *const u64) -> u64;
     fn __cuda_std_trap() -> !;
@@ -108,6 +109,8 @@ atomic_symbols! {
          __cuda_std_atomic_and_u64_block __cuda_std_atomic_and_u32_shared __cuda_std_atomic_and_u64_shared;
     or:  __cuda_std_atomic_or_u32_device __cuda_std_atomic_or_u64_device __cuda_std_atomic_or_u32_block
          __cuda_std_atomic_or_u64_block __cuda_std_atomic_or_u32_shared __cuda_std_atomic_or_u64_shared;
+    xor: __cuda_std_atomic_xor_u32_device __cuda_std_atomic_xor_u64_device __cuda_std_atomic_xor_u32_block
+         __cuda_std_atomic_xor_u64_block __cuda_std_atomic_xor_u32_shared __cuda_std_atomic_xor_u64_shared;
     min: __cuda_std_atomic_min_u32_device __cuda_std_atomic_min_u64_device __cuda_std_atomic_min_u32_block
          __cuda_std_atomic_min_u64_block __cuda_std_atomic_min_u32_shared __cuda_std_atomic_min_u64_shared;
     max: __cuda_std_atomic_max_u32_device __cuda_std_atomic_max_u64_device __cuda_std_atomic_max_u32_block

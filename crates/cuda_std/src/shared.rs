@@ -55,6 +55,10 @@ shared_atomics! {
     atomic_or_u32, u32, __cuda_std_atomic_or_u32_shared;
     /// Bitwise or.
     atomic_or_u64, u64, __cuda_std_atomic_or_u64_shared;
+    /// Bitwise exclusive or.
+    atomic_xor_u32, u32, __cuda_std_atomic_xor_u32_shared;
+    /// Bitwise exclusive or.
+    atomic_xor_u64, u64, __cuda_std_atomic_xor_u64_shared;
     /// The lesser of both.
     atomic_min_u32, u32, __cuda_std_atomic_min_u32_shared;
     /// The lesser of both.

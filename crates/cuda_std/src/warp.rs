@@ -360,4 +360,11 @@ pub mod full {
         // SAFETY: passed on to the caller.
         unsafe { warp_reduce(FULL_MASK, value, WarpReductionOp::Or) }
     }
+
+    /// The bitwise exclusive or of all lanes.
+    #[inline(always)]
+    pub unsafe fn reduce_xor<T: WarpReduceValue>(value: T) -> T {
+        // SAFETY: passed on to the caller.
+        unsafe { warp_reduce(FULL_MASK, value, WarpReductionOp::Xor) }
+    }
 }

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use bmgard_core::tile::Quantiser;
 
 use crate::huffman::{Codebook, Histogram};
-use crate::plan::ChunkPlan;
+use crate::patch::Patches;
+use crate::plan::{CLASSES, ChunkPlan};
 use crate::special::Mask;
 use crate::{Result, Value};
 
@@ -60,11 +61,13 @@ pub(crate) struct Stream {
 pub(crate) struct Verdict {
     /// The largest |x - x'| of the values that keep the bound.
     pub(crate) max_abs_error: f64,
-    /// The positions of the values that do not, ascending.
-    pub(crate) broken: Vec<u64>,
+    /// The values that do not.
+    pub(crate) patches: Patches,
 }
 
 /// One backend's stages for values of type `T`. All results are the same on every backend, bit for bit.
+///
+/// Stages that return [`Self::Symbols`], [`Self::Check`] or [`Self::Coded`] may only be queued when they return.
 pub(crate) trait Backend<T: Value> {
     /// A chunk's values, where the backend keeps them.
     type Values<'a>;
@@ -75,6 +78,12 @@ pub(crate) trait Backend<T: Value> {
     /// The symbols of all levels of a chunk, likewise.
     type Symbols;
 
+    /// A check on its way.
+    type Check;
+
+    /// A level's bits on their way.
+    type Coded;
+
     /// Minimum, maximum and the number of special values of a whole field.
     fn statistics(&mut self, values: &[T], fill: Option<T>) -> Result<FieldStatistics<T>>;
 
@@ -84,21 +93,38 @@ pub(crate) trait Backend<T: Value> {
     /// Takes a chunk's flags.
     fn load_mask<'a>(&mut self, mask: Option<&'a Mask>) -> Result<Self::Mask<'a>>;
 
-    /// Takes a chunk apart, level by level, and quantises it.
+    /// Takes a chunk apart, level by level, and quantises it. `range` is that of the field's valid values, at least.
     fn decompose(
         &mut self,
         plan: &ChunkPlan,
         values: &Self::Values<'_>,
         mask: &Self::Mask<'_>,
         quantisers: &[Quantiser<T>],
+        range: f64,
         open_loop: bool,
     ) -> Result<Self::Symbols>;
 
-    /// Counts tokens, one histogram for each of [`ChunkPlan::contexts`].
-    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Self::Mask<'_>) -> Result<Vec<Histogram>>;
+    /// Counts the tokens of the sampled segments of level `index`, one histogram for each context.
+    fn histograms(
+        &mut self,
+        plan: &ChunkPlan,
+        symbols: &Self::Symbols,
+        mask: &Self::Mask<'_>,
+        index: usize,
+    ) -> Result<[Histogram; CLASSES]>;
 
-    /// Codes every level.
-    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Self::Mask<'_>, books: &[Codebook]) -> Result<Vec<Stream>>;
+    /// Codes level `index`.
+    fn encode(
+        &mut self,
+        plan: &ChunkPlan,
+        symbols: &Self::Symbols,
+        mask: &Self::Mask<'_>,
+        index: usize,
+        books: &[Codebook],
+    ) -> Result<Self::Coded>;
+
+    /// A coded level's bits.
+    fn stream(&mut self, coded: Self::Coded) -> Result<Stream>;
 
     /// Decodes every level.
     fn decode(
@@ -112,8 +138,19 @@ pub(crate) trait Backend<T: Value> {
     /// Puts a chunk together again, exactly as every decoder does.
     fn recompose(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, quantisers: &[Quantiser<T>]) -> Result<Self::Values<'static>>;
 
-    /// Finds the values that break the bound: `!(|x - x'| <= bound)` in f64. Masked values take no part.
-    fn verify(&mut self, values: &Self::Values<'_>, decoded: &Self::Values<'_>, mask: &Self::Mask<'_>, bound: f64) -> Result<Verdict>;
+    /// Puts a chunk together and finds the values that break the bound: `!(|x - x'| <= bound)` in f64. Masked values take no part.
+    fn check(
+        &mut self,
+        plan: &ChunkPlan,
+        symbols: &Self::Symbols,
+        quantisers: &[Quantiser<T>],
+        values: &Self::Values<'_>,
+        mask: &Self::Mask<'_>,
+        bound: f64,
+    ) -> Result<Self::Check>;
+
+    /// What a check found among these values.
+    fn verdict(&mut self, check: Self::Check, values: &Self::Values<'_>) -> Result<Verdict>;
 
     /// Copies decoded values to the host.
     fn store(&mut self, values: Self::Values<'static>, out: &mut [T]) -> Result<()>;
@@ -123,21 +160,7 @@ pub(crate) trait Backend<T: Value> {
         Ok(())
     }
 
-    /// [`Self::recompose`] and [`Self::verify`]; a backend may do both at once.
-    fn check(
-        &mut self,
-        plan: &ChunkPlan,
-        symbols: &Self::Symbols,
-        quantisers: &[Quantiser<T>],
-        values: &Self::Values<'_>,
-        mask: &Self::Mask<'_>,
-        bound: f64,
-    ) -> Result<Verdict> {
-        let decoded = self.recompose(plan, symbols, quantisers)?;
-        self.verify(values, &decoded, mask, bound)
-    }
-
-    /// [`Self::decode`], [`Self::recompose`] and [`Self::store`]; likewise.
+    /// [`Self::decode`], [`Self::recompose`] and [`Self::store`]; a backend may do them at once.
     fn reconstruct(
         &mut self,
         plan: &ChunkPlan,

@@ -202,6 +202,12 @@ impl Bits<'_> {
         }
     }
 
+    /// A token, which may be escaped.
+    fn any_token(&mut self, book: &Codebook) -> usize {
+        let token = self.token(book);
+        if token == 208 { (0..8).map(|bit| self.bit() << bit).sum() } else { token }
+    }
+
     /// The symbol of a token, with its extra bits.
     fn symbol(&mut self, token: usize) -> i64 {
         if token == 0 {
@@ -236,14 +242,14 @@ fn decode_stream(lengths: &[u8], payload: &[u8], segments: &[Vec<usize>], books:
         let mut bits = Bits(bytes, 0);
         let mut out = Vec::new();
         for group in classes.chunks(8) {
-            let first = bits.token(&books[group[0]]);
+            let first = bits.any_token(&books[group[0]]);
             if first == 207 {
                 out.extend(group.iter().map(|_| 0));
                 continue;
             }
             out.push(bits.symbol(first));
             for &class in &group[1..] {
-                let token = bits.token(&books[class]);
+                let token = bits.any_token(&books[class]);
                 assert!(token < 207);
                 out.push(bits.symbol(token));
             }

@@ -24,7 +24,6 @@ pub trait Codec<T> {
 
 /// bmgard itself, on a pool of its own.
 pub struct Ours {
-    config: Config,
     compressor: Compressor,
     pool: ThreadPool,
     archive: Vec<u8>,
@@ -35,7 +34,7 @@ impl Ours {
     pub fn new(config: Config, threads: usize) -> Outcome<Self> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.or_fail(Kind::Failed, || "cannot start the threads")?;
-        Ok(Self { compressor: Compressor::new(config.clone())?, config, pool, archive: Vec::new() })
+        Ok(Self { compressor: Compressor::new(config)?, pool, archive: Vec::new() })
     }
 }
 
@@ -63,7 +62,7 @@ impl<T: Element> Codec<T> for Ours {
     }
 
     fn decompress(&mut self, values: &mut [T], _shape: &Shape) -> Outcome {
-        let Self { pool, archive, config, .. } = self;
-        Ok(pool.install(|| bmgard::decompress_into(archive, values, config.backend, &mut |_| {}))?)
+        let Self { pool, archive, compressor } = self;
+        Ok(pool.install(|| compressor.decompress_into(archive, values, &mut |_| {}))?)
     }
 }

@@ -5,6 +5,8 @@ mod codec;
 mod rivals;
 mod timing;
 
+#[cfg(feature = "cuda")]
+use bmgard::Compressor;
 use bmgard::{Comparison, Config, DType, ErrorBound, Shape};
 use serde::Serialize;
 
@@ -67,6 +69,8 @@ fn measure<T: Element + Rival>(args: &BenchArgs, config: &Config, source: String
     for threads in if all > 1 { vec![1, all] } else { vec![1] } {
         runs.push(bench.run(&mut Ours::new(config.clone(), threads)?, &values)?);
     }
+    #[cfg(feature = "cuda")]
+    runs.extend(bench.device(config, &values)?);
     #[cfg(feature = "rivals")]
     if args.rivals {
         let plain = without_exact(&values, config.fill);
@@ -141,6 +145,9 @@ struct Run {
     psnr: f64,
     compress: Timing,
     decompress: Timing,
+    /// Device memory beside the field and the archive, by the field's bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_bytes_per_byte: Option<f64>,
 }
 
 /// What all codecs have in common.
@@ -152,6 +159,34 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Our own on a GPU, from its memory to its memory; `None` on the CPU.
+    #[cfg(feature = "cuda")]
+    fn device<T: Element>(&self, config: &Config, values: &[T]) -> Outcome<Option<Run>> {
+        if Compressor::new(config.clone())?.backend_name() != "cuda" {
+            return Ok(None);
+        }
+        let mut decoded: Vec<T> = bytemuck::allocation::zeroed_vec(values.len());
+        let times = bmgard::device_times(values, self.shape, config, self.repeat as usize, &mut decoded)?;
+        let comparison = Comparison::new(values, &decoded, Some(self.abs_bound), self.fill)?;
+        let bytes = size_of_val(values) as u64;
+        let compressed_bytes = times.summary.compressed_bytes;
+        Ok(Some(Run {
+            codec: format!("bmgard {}", env!("CARGO_PKG_VERSION")),
+            backend: "cuda, its memory".into(),
+            threads: 0,
+            compressed_bytes,
+            compression_ratio: bytes as f64 / compressed_bytes as f64,
+            bit_rate: 8.0 * compressed_bytes as f64 / values.len() as f64,
+            max_abs_error: comparison.max_abs_error,
+            error_over_bound: report::over_bound(comparison.max_abs_error, self.abs_bound),
+            bound_satisfied: comparison.satisfied(),
+            psnr: comparison.psnr,
+            compress: Timing::new(bytes, times.compress),
+            decompress: Timing::new(bytes, times.decompress),
+            device_bytes_per_byte: Some(times.memory.bytes as f64 / bytes as f64),
+        }))
+    }
+
     fn run<T: Element>(&self, codec: &mut dyn Codec<T>, values: &[T]) -> Outcome<Run> {
         let bytes = size_of_val(values) as u64;
         let compress = Timing::of(bytes, self.repeat, || codec.compress(values, self.shape))?;
@@ -172,6 +207,7 @@ impl Bench<'_> {
             psnr: comparison.psnr,
             compress,
             decompress,
+            device_bytes_per_byte: None,
         })
     }
 }

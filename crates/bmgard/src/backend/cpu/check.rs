@@ -3,7 +3,9 @@
 use bmgard_core::Real;
 
 use super::simd::simd;
+use crate::Value;
 use crate::backend::Verdict;
+use crate::patch::Patches;
 use crate::special::Mask;
 
 /// Values that are checked side by side.
@@ -61,16 +63,17 @@ simd! {
     }
 }
 
-/// What all checkers of a chunk found.
-pub(super) fn verdict(checkers: Vec<Checker<'_>>) -> Verdict {
-    let mut verdict = Verdict::default();
+/// What all checkers of a chunk's values found.
+pub(super) fn verdict<T: Value>(checkers: Vec<Checker<'_>>, values: &[T]) -> Verdict {
+    let mut max_abs_error = 0.0;
+    let mut broken = Vec::new();
     for checker in checkers {
-        verdict.max_abs_error = checker.worst.into_iter().fold(verdict.max_abs_error, f64::max);
-        verdict.broken.extend(checker.broken);
+        max_abs_error = checker.worst.into_iter().fold(max_abs_error, f64::max);
+        broken.extend(checker.broken);
     }
     // Checkers of tiles do not go through a chunk in C order.
-    verdict.broken.sort_unstable();
-    verdict
+    broken.sort_unstable();
+    Verdict { max_abs_error, patches: Patches::new(&broken, values) }
 }
 
 #[cfg(test)]
@@ -90,7 +93,8 @@ mod tests {
         let (mut first, mut second) = (Checker::new(Some(&mask), 0.5), Checker::new(Some(&mask), 0.5));
         check_run(&mut second, 0, &values[..50], &decoded[..50]);
         check_run(&mut first, 50, &values[50..], &decoded[50..]);
-        let verdict = verdict(vec![first, second]);
-        assert_eq!(verdict, Verdict { max_abs_error: 0.5, broken: vec![17, 40, 63] });
+        let verdict = verdict(vec![first, second], &values);
+        assert_eq!(verdict.max_abs_error, 0.5);
+        assert_eq!(verdict.patches.positions().collect::<Vec<_>>(), [17, 40, 63]);
     }
 }

@@ -1,7 +1,7 @@
 //! Bits to symbols: segments of a level in parallel, two at a time, whose chains of dependent steps overlap.
 
 use bmgard_core::Symbol;
-use bmgard_core::token::{GROUP, ZERO_GROUP, extra_bits, value};
+use bmgard_core::token::{ESCAPE, ESCAPED_BITS, GROUP, TOKENS, ZERO_GROUP, extra_bits, value};
 use rayon::prelude::*;
 
 use super::order::{MAX_SEGMENT, Order, Room};
@@ -21,7 +21,9 @@ const TASK: usize = 32;
 struct Entry(u32);
 
 impl Entry {
-    /// Not a symbol: a group of zeros, or no code.
+    /// Escaped: a token follows as it is.
+    const ESCAPED: u32 = 1 << 29;
+    /// Not a symbol: a group of zeros, an escape, or no code.
     const NO_SYMBOL: u32 = 1 << 30;
     /// No code starts so.
     const NO_CODE: u32 = 1 << 31;
@@ -29,8 +31,10 @@ impl Entry {
     const INVALID: Self = Self(Self::NO_SYMBOL | Self::NO_CODE);
 
     fn new(token: u32, length: u32) -> Self {
-        if token == ZERO_GROUP {
-            return Self(length | length << 6 | Self::NO_SYMBOL);
+        match token {
+            ZERO_GROUP => return Self(length | length << 6 | Self::NO_SYMBOL),
+            ESCAPE => return Self(length | length << 6 | Self::NO_SYMBOL | Self::ESCAPED),
+            _ => {}
         }
         let extra = extra_bits(token);
         let least = value(token, 0);
@@ -109,14 +113,18 @@ fn take_symbol<S: Symbol, const SPLIT: bool>(entry: Entry, reader: &mut BitReade
 #[inline(always)]
 fn take_group<S: Symbol, const PER_REFILL: usize>(tables: &Tables, reader: &mut BitReader<'_>, classes: &[u8], out: &mut [S]) -> u32 {
     reader.refill();
+    let start = *reader;
     let first = tables.entry(classes[0], reader.word());
     if first.0 & Entry::NO_SYMBOL != 0 {
+        if first.0 & Entry::ESCAPED != 0 {
+            return take_escaped_group(tables, reader, classes, out);
+        }
         out.fill(S::default());
         reader.skip(first.total());
         return first.0 & Entry::NO_CODE;
     }
     let mut flags = 0;
-    for (i, (&class, symbol)) in classes.iter().zip(out).enumerate() {
+    for (i, (&class, symbol)) in classes.iter().zip(&mut *out).enumerate() {
         let entry = if i == 0 {
             first
         } else {
@@ -128,7 +136,37 @@ fn take_group<S: Symbol, const PER_REFILL: usize>(tables: &Tables, reader: &mut 
         flags |= entry.0;
         *symbol = if PER_REFILL == 0 { take_symbol::<S, true>(entry, reader) } else { take_symbol::<S, false>(entry, reader) };
     }
+    if flags & Entry::ESCAPED != 0 {
+        *reader = start;
+        return take_escaped_group(tables, reader, &classes[..out.len()], out);
+    }
     flags & Entry::NO_SYMBOL
+}
+
+/// Decodes a group that has escaped tokens, one step after the other.
+#[cold]
+fn take_escaped_group<S: Symbol>(tables: &Tables, reader: &mut BitReader<'_>, classes: &[u8], out: &mut [S]) -> u32 {
+    for (i, (&class, symbol)) in classes.iter().zip(&mut *out).enumerate() {
+        reader.refill();
+        let mut entry = tables.entry(class, reader.word());
+        if entry.0 & Entry::ESCAPED != 0 {
+            reader.skip(entry.length());
+            let token = reader.word() as u32 & ((1 << ESCAPED_BITS) - 1);
+            reader.skip(ESCAPED_BITS);
+            reader.refill();
+            entry = if token < TOKENS as u32 && token != ESCAPE { Entry::new(token, 0) } else { Entry::INVALID };
+        }
+        if entry.0 & Entry::NO_SYMBOL != 0 {
+            reader.skip(entry.total());
+            if i == 0 && entry.0 & Entry::NO_CODE == 0 {
+                out.fill(S::default());
+                return 0;
+            }
+            return Entry::NO_SYMBOL;
+        }
+        *symbol = take_symbol::<S, true>(entry, reader);
+    }
+    0
 }
 
 simd! {
@@ -300,19 +338,26 @@ mod tests {
                     expected[place] = all[place];
                 }
             }
-            let books = histograms(&expected, level, d, mask).map(|counts| Codebook::new(&counts));
-            assert_eq!(books.len(), CLASSES);
-            let stream = encode(&expected, level, d, mask, &books);
-            assert!(stream.lengths.iter().any(|&length| length > 0));
-            let decode = |lengths: &[u16], payload: &[u8]| Segments::new(lengths, payload, level, &books)?.decode_all::<S>(level, d, mask);
-            let decoded = decode(&stream.lengths, &stream.payload).unwrap();
-            assert!(decoded == expected, "{dims:?} {index} {masked} {bits}");
-            let mut lengths = stream.lengths.clone();
-            let coded = lengths.iter().rposition(|&length| length > 0).unwrap();
-            lengths[coded] -= 1;
-            let short = &stream.payload[..stream.payload.len() - 1];
-            assert!(decode(&lengths, short).is_err());
-            assert!(decode(&stream.lengths, short).is_err());
+            let counts = histograms(&expected, level, d, mask);
+            assert_eq!(counts.len(), CLASSES);
+            // Codes of all tokens, of those that are often met, and of none.
+            let often = counts.map(|counts| counts.map(|n| if n > 40 { n } else { 0 }));
+            for books in
+                [counts.map(|c| Codebook::new(&c)), often.map(|c| Codebook::sampled(&c)), [[0; TOKENS]; 3].map(|c| Codebook::sampled(&c))]
+            {
+                let stream = encode(&expected, level, d, mask, &books);
+                assert!(stream.lengths.iter().any(|&length| length > 0));
+                let decode =
+                    |lengths: &[u16], payload: &[u8]| Segments::new(lengths, payload, level, &books)?.decode_all::<S>(level, d, mask);
+                let decoded = decode(&stream.lengths, &stream.payload).unwrap();
+                assert!(decoded == expected, "{dims:?} {index} {masked} {bits}");
+                let mut lengths = stream.lengths.clone();
+                let coded = lengths.iter().rposition(|&length| length > 0).unwrap();
+                lengths[coded] -= 1;
+                let short = &stream.payload[..stream.payload.len() - 1];
+                assert!(decode(&lengths, short).is_err());
+                assert!(decode(&stream.lengths, short).is_err());
+            }
         }
     }
 

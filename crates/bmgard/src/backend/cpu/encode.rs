@@ -4,7 +4,7 @@
 //! alone or small symbols alone: those go through one table that holds code and extra bits of every small symbol in every context.
 
 use bmgard_core::Symbol;
-use bmgard_core::token::{GROUP, TOKENS, ZERO_GROUP, token};
+use bmgard_core::token::{ESCAPE, ESCAPED_BITS, GROUP, TOKENS, ZERO_GROUP, token};
 use rayon::prelude::*;
 
 use super::order::{MAX_SEGMENT, Order, Room};
@@ -18,7 +18,7 @@ use crate::special::Mask;
 /// Segments that one task codes.
 const TASK: usize = 32;
 
-/// Segments whose counts are kept apart: they fit 32 bits.
+/// Sampled segments whose counts are kept apart: they fit 32 bits.
 const COUNT_TASK: usize = 256;
 
 /// Symbols of -SMALL ..= SMALL - 1 are in the tables, which stay within the first-level cache.
@@ -110,16 +110,17 @@ fn is_zero_segment<S: Symbol>(symbols: &[S]) -> bool {
     symbols.chunks(64).all(is_zero)
 }
 
-/// How often each token occurs in each of the level's contexts; segments without a nonzero symbol do not count.
+/// How often each token occurs in the sampled segments, in each of the level's contexts; segments without a nonzero symbol do not count.
 pub(super) fn histograms<S: Symbol>(symbols: &[S], level: &Level, d: usize, mask: Option<&Mask>) -> [Histogram; CLASSES] {
     let zero = || [[0; TOKENS]; CLASSES];
-    (0..level.segments().div_ceil(COUNT_TASK))
+    (0..level.sampled_segments().div_ceil(COUNT_TASK))
         .into_par_iter()
         .fold(
             || Box::new((Counts::new(), Room::new(), [S::default(); MAX_SEGMENT])),
             |mut state, task| {
                 let (counts, room, packed) = &mut *state;
-                for segment in task * COUNT_TASK..((task + 1) * COUNT_TASK).min(level.segments()) {
+                for sample in task * COUNT_TASK..((task + 1) * COUNT_TASK).min(level.sampled_segments()) {
+                    let segment = sample * level.sample_stride();
                     let symbols = segment_of(symbols, level, segment);
                     if !is_zero_segment(symbols) {
                         let order = Order::new(level, d, mask, segment, room);
@@ -156,11 +157,22 @@ impl<'a> Codes<'a> {
         Self { books, small }
     }
 
-    /// The code and the extra bits of a symbol whose magnitude is below 2^40, and their number.
+    /// A token's code, escaped where it has none, and its bits.
+    #[inline(always)]
+    fn code(book: &Codebook, token: u32) -> (u64, u32) {
+        let (code, length) = book.code(token as usize);
+        if length > 0 {
+            return (code, length);
+        }
+        let (code, length) = book.code(ESCAPE as usize);
+        (code | u64::from(token) << length, length + ESCAPED_BITS)
+    }
+
+    /// The code and the extra bits of a symbol whose magnitude is below 2^32, and their number.
     #[inline(always)]
     fn bits(book: &Codebook, symbol: i64) -> (u64, u32) {
         let (token, extra) = token(symbol);
-        let (code, length) = book.code(token as usize);
+        let (code, length) = Self::code(book, token);
         let raw = symbol.unsigned_abs() & ((1 << extra) - 1);
         (code | raw << length, length + extra)
     }
@@ -168,12 +180,12 @@ impl<'a> Codes<'a> {
     #[inline(always)]
     fn put(&self, writer: &mut BitWriter<'_>, class: u8, symbol: i64) {
         let book = &self.books[usize::from(class)];
-        if symbol.unsigned_abs() < 1 << 40 {
+        if symbol.unsigned_abs() < 1 << 32 {
             let (bits, count) = Self::bits(book, symbol);
             writer.put(bits, count);
         } else {
             let (token, extra) = token(symbol);
-            let (code, length) = book.code(token as usize);
+            let (code, length) = Self::code(book, token);
             writer.put(code, length);
             writer.put(symbol.unsigned_abs() & ((1 << extra) - 1), extra);
         }
@@ -181,7 +193,7 @@ impl<'a> Codes<'a> {
 
     #[inline(always)]
     fn put_zeros(&self, writer: &mut BitWriter<'_>, class: u8) {
-        let (code, length) = self.books[usize::from(class)].code(ZERO_GROUP as usize);
+        let (code, length) = Self::code(&self.books[usize::from(class)], ZERO_GROUP);
         writer.put(code, length);
     }
 }
@@ -195,7 +207,7 @@ simd! {
             if is_zero(group) {
                 codes.put_zeros(writer, classes[0]);
             } else if spread(group) < SMALL {
-                // Two symbols have at most 2 * (12 + 6) bits.
+                // Two symbols have at most 2 * (12 + 8 + 6) bits.
                 for i in (0..GROUP).step_by(2) {
                     let a = codes.small[slot(classes[i], group[i].to_i64())];
                     let b = codes.small[slot(classes[i + 1], group[i + 1].to_i64())];
@@ -214,8 +226,8 @@ simd! {
     }
 }
 
-/// The most bytes that a segment can have, and room for the writer. Symbols are below 2^51: they have at most 12 + 49 bits.
-const SEGMENT_BYTES: usize = MAX_SEGMENT * 61 / 8 + 1 + BitWriter::SLACK;
+/// The most bytes that a segment can have, and room for the writer. Symbols are below 2^51: they have at most 12 + 8 + 49 bits.
+const SEGMENT_BYTES: usize = MAX_SEGMENT * 69 / 8 + 1 + BitWriter::SLACK;
 
 /// Codes a level. A segment whose symbols are all 0 has no bytes.
 pub(super) fn encode<S: Symbol>(symbols: &[S], level: &Level, d: usize, mask: Option<&Mask>, books: &[Codebook]) -> Stream {

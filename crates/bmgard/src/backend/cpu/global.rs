@@ -45,12 +45,6 @@ impl<T: Real> AxisOperator<T> {
         Some(Self { n: n as usize, coarse: coarse as usize, rows, lower, inverse })
     }
 
-    /// Coarse nodes.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn coarse(&self) -> usize {
-        self.coarse
-    }
-
     /// Per coarse node: its row, the factor to the next, the reciprocal of its pivot.
     #[cfg(feature = "cuda")]
     pub(crate) fn tables(&self) -> (&[[T; 5]], &[T], &[T]) {

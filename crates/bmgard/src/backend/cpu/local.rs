@@ -10,10 +10,10 @@ use super::check::{self, Checker};
 use super::decode::Segments;
 use super::shared::Shared;
 use super::simd::simd;
-use crate::Result;
 use crate::backend::Verdict;
 use crate::plan::{Dims, Level, TILE_DETAILS};
 use crate::special::Mask;
+use crate::{Result, Value};
 
 /// Forward: the symbols of all tiles' details (tile-major) and the corrected coarse array. Nodes under `mask` and padded ones have the
 /// symbol 0.
@@ -73,7 +73,7 @@ pub(crate) fn decode_and_recompose<T: Real>(
 }
 
 /// Checks the values that [`recompose`] would give against the original ones, and keeps none of them.
-pub(crate) fn recompose_and_check<'a, T: Real>(
+pub(crate) fn recompose_and_check<'a, T: Value>(
     symbols: &[T::Symbol],
     coarse: &[T],
     level: &Level,
@@ -96,7 +96,7 @@ pub(crate) fn recompose_and_check<'a, T: Real>(
             checker
         })
         .collect();
-    check::verdict(checkers)
+    check::verdict(checkers, original)
 }
 
 /// Segments of the coded stream that one task works on. A task's tiles follow each other in C order; that is enough tasks for fields of

@@ -40,6 +40,8 @@ impl<T: Value> Backend<T> for Cpu {
     type Values<'a> = Cow<'a, [T]>;
     type Mask<'a> = Option<&'a Mask>;
     type Symbols = Vec<Vec<T::Symbol>>;
+    type Check = Verdict;
+    type Coded = Stream;
 
     fn statistics(&mut self, values: &[T], fill: Option<T>) -> Result<FieldStatistics<T>> {
         let blocks = values.par_chunks(BLOCK).map(|block| statistics::of_block(block, fill));
@@ -60,6 +62,7 @@ impl<T: Value> Backend<T> for Cpu {
         values: &Cow<'_, [T]>,
         mask: &Option<&Mask>,
         quantisers: &[Quantiser<T>],
+        _: f64,
         open_loop: bool,
     ) -> Result<Self::Symbols> {
         let mut now = Cow::Borrowed(&**values);
@@ -77,20 +80,29 @@ impl<T: Value> Backend<T> for Cpu {
         Ok(out)
     }
 
-    fn histograms(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Option<&Mask>) -> Result<Vec<Histogram>> {
-        let mut out = Vec::with_capacity(plan.levels.len() * CLASSES);
-        for (index, (level, symbols)) in plan.levels.iter().zip(symbols).enumerate() {
-            out.extend(encode::histograms(symbols, level, plan.d, mask.filter(|_| index == 0)));
-        }
-        out.truncate(plan.contexts());
-        Ok(out)
+    fn histograms(
+        &mut self,
+        plan: &ChunkPlan,
+        symbols: &Self::Symbols,
+        mask: &Option<&Mask>,
+        index: usize,
+    ) -> Result<[Histogram; CLASSES]> {
+        Ok(encode::histograms(&symbols[index], &plan.levels[index], plan.d, mask.filter(|_| index == 0)))
     }
 
-    fn encode(&mut self, plan: &ChunkPlan, symbols: &Self::Symbols, mask: &Option<&Mask>, books: &[Codebook]) -> Result<Vec<Stream>> {
-        let levels = plan.levels.iter().zip(symbols).zip(books.chunks(CLASSES)).enumerate();
-        Ok(levels
-            .map(|(index, ((level, symbols), books))| encode::encode(symbols, level, plan.d, mask.filter(|_| index == 0), books))
-            .collect())
+    fn encode(
+        &mut self,
+        plan: &ChunkPlan,
+        symbols: &Self::Symbols,
+        mask: &Option<&Mask>,
+        index: usize,
+        books: &[Codebook],
+    ) -> Result<Stream> {
+        Ok(encode::encode(&symbols[index], &plan.levels[index], plan.d, mask.filter(|_| index == 0), books))
+    }
+
+    fn stream(&mut self, coded: Stream) -> Result<Stream> {
+        Ok(coded)
     }
 
     fn decode(
@@ -117,16 +129,6 @@ impl<T: Value> Backend<T> for Cpu {
         Ok(())
     }
 
-    fn verify(&mut self, values: &Cow<'_, [T]>, decoded: &Cow<'_, [T]>, mask: &Option<&Mask>, bound: f64) -> Result<Verdict> {
-        let blocks = values.par_chunks(BLOCK).zip(decoded.par_chunks(BLOCK)).enumerate();
-        let checkers = blocks.map(|(block, (values, decoded))| {
-            let mut checker = Checker::new(*mask, bound);
-            check_run(&mut checker, block * BLOCK, values, decoded);
-            checker
-        });
-        Ok(check::verdict(checkers.collect()))
-    }
-
     /// Checks the tiles of a local finest level as they are recomposed.
     fn check(
         &mut self,
@@ -138,13 +140,23 @@ impl<T: Value> Backend<T> for Cpu {
         bound: f64,
     ) -> Result<Verdict> {
         let level = &plan.levels[0];
-        if level.kind != LevelKind::Local {
-            let decoded = self.recompose(plan, symbols, quantisers)?;
-            return self.verify(values, &decoded, mask, bound);
-        }
-        let coarse = recompose_from(1, plan, symbols, quantisers);
         let new_checker = || Checker::new(*mask, bound);
-        Ok(local::recompose_and_check(&symbols[0], &coarse, level, plan.d, &quantisers[0], values, new_checker))
+        if level.kind == LevelKind::Local {
+            let coarse = recompose_from(1, plan, symbols, quantisers);
+            return Ok(local::recompose_and_check(&symbols[0], &coarse, level, plan.d, &quantisers[0], values, new_checker));
+        }
+        let decoded = recompose_from(0, plan, symbols, quantisers);
+        let blocks = values.par_chunks(BLOCK).zip(decoded.par_chunks(BLOCK)).enumerate();
+        let checkers = blocks.map(|(block, (values, decoded))| {
+            let mut checker = new_checker();
+            check_run(&mut checker, block * BLOCK, values, decoded);
+            checker
+        });
+        Ok(check::verdict(checkers.collect(), values))
+    }
+
+    fn verdict(&mut self, check: Verdict, _: &Cow<'_, [T]>) -> Result<Verdict> {
+        Ok(check)
     }
 
     /// Recomposes the tiles of local levels as they are decoded.

@@ -1,15 +1,18 @@
 //! Levels on the device, forward and back.
 
 use bmgard_core::Real;
-use bmgard_core::axis::{SOLVE_BLOCK, SOLVE_OVERLAP};
+use std::sync::Arc;
+
+use bmgard_core::axis::{SOLVE_BLOCK, SOLVE_OVERLAP, coarse_len};
 use bmgard_core::tile::Quantiser;
 use bytemuck::Pod;
 use cust::memory::{DeviceCopy, DevicePointer};
 
+use super::event::Event;
 use super::memory::Buffer;
 use super::{Cuda, queue};
 use crate::backend::cpu::AxisOperator;
-use crate::plan::{Dims, Level, LevelKind, count};
+use crate::plan::{ChunkPlan, Dims, Level, LevelKind, count};
 use crate::special::Mask;
 use crate::{Error, Result};
 
@@ -19,20 +22,90 @@ pub trait DeviceValue: Real<Symbol: Pod + DeviceCopy> + Pod + DeviceCopy {
     const SUFFIX: &'static str;
     /// Symbols that a warp of the local levels' forward kernels stages in shared memory.
     const STAGED: u32;
-    /// The most bits of a coded symbol: a code, and the extra bits of the greatest magnitude, in the coarsest array and elsewhere.
-    const SYMBOL_BITS: [u32; 2];
+    /// Values that a warp of the local levels' check stashes there.
+    const STASHED: u32;
+    /// How symbols may lie in memory: in full, and in half the width.
+    const STORED: [Stored; 2];
 }
+
+/// How symbols lie in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    /// The end of the names of the kernels that code and decode them.
+    pub(super) name: &'static str,
+    /// Bytes of a symbol.
+    pub(super) bytes: usize,
+    /// Bits of a symbol.
+    pub(super) bits: u32,
+    /// Threads of a block that codes them, and of one that decodes them.
+    pub(super) threads: u32,
+    pub(super) decode_threads: u32,
+    /// Bits of a coded symbol that segments have room for at first, and the most that they may need: an escaped code and the extra bits
+    /// of the greatest magnitude.
+    pub(super) room: [u32; 2],
+}
+
+const I16: Stored = Stored { name: "i16", bytes: 2, bits: 16, threads: 256, decode_threads: 512, room: [14, 20 + 13] };
+const I32: Stored = Stored { name: "i32", bytes: 4, bits: 32, threads: 128, decode_threads: 256, room: [28, 20 + 30] };
+const I64: Stored = Stored { name: "i64", bytes: 8, bits: 64, threads: 64, decode_threads: 128, room: [56, 20 + 50] };
 
 impl DeviceValue for f32 {
     const SUFFIX: &'static str = "f32";
     const STAGED: u32 = 4 * 392;
-    const SYMBOL_BITS: [u32; 2] = [12 + 30, 12 + 21];
+    const STASHED: u32 = 64 * 32;
+    const STORED: [Stored; 2] = [I32, I16];
 }
 
 impl DeviceValue for f64 {
     const SUFFIX: &'static str = "f64";
     const STAGED: u32 = 0;
-    const SYMBOL_BITS: [u32; 2] = [12 + 50, 12 + 49];
+    const STASHED: u32 = 0;
+    const STORED: [Stored; 2] = [I64, I32];
+}
+
+/// A level's symbols.
+pub(crate) struct LevelSymbols<T> {
+    pub(super) data: Buffer<u8>,
+    pub(super) stored: Stored,
+    /// The correction that they give, where it is known: of a global level.
+    correction: Option<Buffer<T>>,
+    /// When they are there.
+    pub(super) ready: Event,
+}
+
+impl<T: DeviceValue> LevelSymbols<T> {
+    /// Room for a level's symbols, in half their width if they are known to fit.
+    pub(super) fn new(cuda: &Cuda, level: &Level, narrow: bool) -> Result<Self> {
+        check_size(level)?;
+        let stored = T::STORED[usize::from(narrow)];
+        Ok(Self { data: cuda.buffer(level.places * stored.bytes)?, stored, correction: None, ready: Event::new()? })
+    }
+
+    /// The end of the names of the kernels that turn values into them and back.
+    fn suffix(&self) -> String {
+        format!("{}_{}", T::SUFFIX, self.stored.name)
+    }
+
+    pub(super) fn pointer(&self) -> DevicePointer<u8> {
+        self.data.pointer()
+    }
+}
+
+/// Whether all symbols of each level surely fit half their width, from the range of the values. Details are at most as large as the
+/// range of the array that they come from; a level's correction widens that range, a local one's by no more than the sum of the absolute
+/// weights of a tile's details says (5.27 times the greatest detail in 3-D).
+pub(super) fn narrow_levels<T: DeviceValue>(plan: &ChunkPlan, quantisers: &[Quantiser<T>], range: f64) -> Vec<bool> {
+    /// Bounds of what a level does to the range.
+    const LOCAL: f64 = 12.0;
+    const GLOBAL: f64 = 64.0;
+    let limit = f64::from(T::STORED[1].bits - 1).exp2();
+    let mut range = range;
+    let mut narrow = Vec::with_capacity(plan.levels.len());
+    for (level, quantiser) in plan.levels.iter().zip(quantisers) {
+        narrow.push(range / quantiser.step.to_f64() < 0.99 * limit - 2.0);
+        range *= if level.kind == LevelKind::Local { LOCAL } else { GLOBAL };
+    }
+    narrow
 }
 
 /// `kernels_gpu::local::LocalLevel`.
@@ -59,7 +132,6 @@ struct Sweep {
     coarse: u32,
     inner: u32,
     outer: u32,
-    rows: u32,
 }
 
 /// Threads of a block, its warps and the tiles of a warp: as in `kernels_gpu::local`.
@@ -70,11 +142,22 @@ const TILES: u32 = 4;
 const ROWS: u32 = 25 * 32;
 /// Threads of a block of `kernels_gpu::global`.
 const BLOCK: u32 = 256;
-/// Threads of a block of its kernels that work on rows, and of those that work on lines.
+/// Threads of a block of its kernels that work on rows, and of those that solve.
 const ROW_BLOCK: u32 = 128;
-const LINE_BLOCK: u32 = 64;
+const SOLVE_THREADS: u32 = 256;
 /// Nodes in a segment of the coarsest array.
 const SEGMENT: u32 = 1024;
+/// Values that a block of `kernels_gpu::field` checks.
+const CHECKED: u32 = 1024;
+
+/// What decoded values are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Original<'a, T> {
+    pub(super) values: &'a Buffer<T>,
+    /// Flags of those that take no part.
+    pub(super) mask: Option<&'a Buffer<u32>>,
+    pub(super) bound: f64,
+}
 
 /// The dimensions as the kernels have them.
 pub(super) fn narrow(dims: Dims) -> [u32; 3] {
@@ -113,13 +196,14 @@ impl Cuda {
         mask: Option<&Buffer<u32>>,
         quantiser: Quantiser<T>,
         open_loop: bool,
-    ) -> Result<(Buffer<T::Symbol>, Buffer<T>)> {
+        symbols: &LevelSymbols<T>,
+    ) -> Result<Buffer<T>> {
         let (shape, blocks) = Self::local_launch(level)?;
-        let (symbols, coarse) = (self.buffer(level.places)?, self.buffer(count(level.coarse) as usize)?);
-        let shared = (ROWS + T::STAGED) * WARPS * size_of::<T>() as u32;
+        let coarse = self.buffer(count(level.coarse) as usize)?;
+        let shared = (ROWS * size_of::<T>() as u32 + T::STAGED * symbols.stored.bytes as u32) * WARPS;
         queue!(
             self,
-            format!("decompose_local_{d}d_{}", T::SUFFIX),
+            format!("decompose_local_{d}d_{}", symbols.suffix()),
             (blocks, LOCAL_BLOCK, shared),
             (
                 shape,
@@ -132,7 +216,7 @@ impl Cuda {
                 coarse.pointer()
             )
         )?;
-        Ok((symbols, coarse))
+        Ok(coarse)
     }
 
     /// Queues the inverse local level.
@@ -140,19 +224,77 @@ impl Cuda {
         &self,
         level: &Level,
         d: usize,
-        symbols: &Buffer<T::Symbol>,
+        symbols: &LevelSymbols<T>,
         coarse: &Buffer<T>,
         quantiser: Quantiser<T>,
-    ) -> Result<Buffer<T>> {
+        values: &Buffer<T>,
+    ) -> Result<()> {
         let (shape, blocks) = Self::local_launch(level)?;
-        let values = self.buffer(count(level.dims) as usize)?;
         queue!(
             self,
-            format!("recompose_local_{d}d_{}", T::SUFFIX),
+            format!("recompose_local_{d}d_{}", symbols.suffix()),
             (blocks, LOCAL_BLOCK, ROWS * WARPS * size_of::<T>() as u32),
             (shape, symbols.pointer(), coarse.pointer(), quantiser.step, values.pointer())
-        )?;
-        Ok(values)
+        )
+    }
+
+    /// Queues the inverse local level whose values are compared with the original ones: sets the flags of those that break the bound,
+    /// and raises the greatest error of the others.
+    pub(super) fn check_local<T: DeviceValue>(
+        &self,
+        level: &Level,
+        d: usize,
+        symbols: &LevelSymbols<T>,
+        coarse: &Buffer<T>,
+        quantiser: Quantiser<T>,
+        original: &Original<'_, T>,
+        broken: &Buffer<u32>,
+        worst: &Buffer<u64>,
+    ) -> Result<()> {
+        let (shape, blocks) = Self::local_launch(level)?;
+        let Original { values, mask, bound } = *original;
+        queue!(
+            self,
+            format!("check_local_{d}d_{}", symbols.suffix()),
+            (blocks, LOCAL_BLOCK, (ROWS + T::STASHED) * WARPS * size_of::<T>() as u32),
+            (
+                shape,
+                symbols.pointer(),
+                coarse.pointer(),
+                quantiser.step,
+                values.pointer(),
+                mask.map_or(DevicePointer::null(), Buffer::pointer),
+                bound,
+                broken.pointer(),
+                worst.pointer()
+            )
+        )
+    }
+
+    /// Queues the same comparison for values that were decoded.
+    pub(super) fn check_values<T: DeviceValue>(
+        &self,
+        decoded: &Buffer<T>,
+        original: &Original<'_, T>,
+        broken: &Buffer<u32>,
+        worst: &Buffer<u64>,
+    ) -> Result<()> {
+        let Original { values, mask, bound } = *original;
+        let n = values.len() as u32;
+        queue!(
+            self,
+            format!("check_{}", T::SUFFIX),
+            (n.div_ceil(CHECKED), BLOCK, 0),
+            (
+                n,
+                values.pointer(),
+                decoded.pointer(),
+                mask.map_or(DevicePointer::null(), Buffer::pointer),
+                bound,
+                broken.pointer(),
+                worst.pointer()
+            )
+        )
     }
 
     /// Queues the forward global level.
@@ -162,15 +304,15 @@ impl Cuda {
         values: &Buffer<T>,
         quantiser: Quantiser<T>,
         open_loop: bool,
-    ) -> Result<(Buffer<T::Symbol>, Buffer<T>)> {
+        symbols: &mut LevelSymbols<T>,
+    ) -> Result<Buffer<T>> {
         check_size(level)?;
         let shape = GlobalLevel { dims: narrow(level.dims), coarse: narrow(level.coarse) };
         let coarse_nodes = count(level.coarse) as u32;
-        let symbols: Buffer<T::Symbol> = self.buffer(level.places)?;
         let details: Option<Buffer<T>> = if open_loop { Some(self.buffer(level.places)?) } else { None };
         queue!(
             self,
-            format!("quantise_global_{}", T::SUFFIX),
+            format!("quantise_global_{}", symbols.suffix()),
             (rows(level).div_ceil(ROW_BLOCK / 32), ROW_BLOCK, 0),
             (
                 shape,
@@ -182,7 +324,8 @@ impl Cuda {
                 details.as_ref().map_or(DevicePointer::null(), Buffer::pointer)
             )
         )?;
-        let correction = self.correction(details, &symbols, quantiser, level.dims)?;
+        symbols.ready.record(&self.stream)?;
+        let correction = self.correction(details, symbols, quantiser, level.dims)?;
         let coarse = self.buffer(coarse_nodes as usize)?;
         queue!(
             self,
@@ -190,78 +333,73 @@ impl Cuda {
             (coarse_nodes.div_ceil(BLOCK), BLOCK, 0),
             (shape, values.pointer(), correction.pointer(), coarse.pointer())
         )?;
-        Ok((symbols, coarse))
+        symbols.correction = (!open_loop).then_some(correction);
+        Ok(coarse)
     }
 
     /// Queues the inverse global level; the coarse array is overwritten.
     pub(super) fn recompose_global<T: DeviceValue>(
         &self,
         level: &Level,
-        symbols: &Buffer<T::Symbol>,
+        symbols: &LevelSymbols<T>,
         coarse: &Buffer<T>,
         quantiser: Quantiser<T>,
-    ) -> Result<Buffer<T>> {
+        values: &Buffer<T>,
+    ) -> Result<()> {
         check_size(level)?;
         let shape = GlobalLevel { dims: narrow(level.dims), coarse: narrow(level.coarse) };
         let coarse_nodes = count(level.coarse) as u32;
-        let correction = self.correction(None, symbols, quantiser, level.dims)?;
+        let computed = if symbols.correction.is_none() { Some(self.correction(None, symbols, quantiser, level.dims)?) } else { None };
+        let Some(correction) = symbols.correction.as_ref().or(computed.as_ref()) else { return Ok(()) };
         queue!(
             self,
             format!("uncorrect_{}", T::SUFFIX),
             (coarse_nodes.div_ceil(BLOCK), BLOCK, 0),
             (coarse_nodes, correction.pointer(), coarse.pointer())
         )?;
-        let values = self.buffer(level.places)?;
         queue!(
             self,
-            format!("recompose_global_{}", T::SUFFIX),
+            format!("recompose_global_{}", symbols.suffix()),
             (rows(level).div_ceil(ROW_BLOCK / 32), ROW_BLOCK, 0),
             (shape, symbols.pointer(), coarse.pointer(), quantiser.step, values.pointer())
-        )?;
-        Ok(values)
+        )
     }
 
     /// Queues the correction on the coarse grid of coefficients on the fine one: of `details`, else of what the symbols stand for.
     fn correction<T: DeviceValue>(
         &self,
         details: Option<Buffer<T>>,
-        symbols: &Buffer<T::Symbol>,
+        symbols: &LevelSymbols<T>,
         quantiser: Quantiser<T>,
         dims: Dims,
     ) -> Result<Buffer<T>> {
         let mut now = details;
         let mut dims = dims;
         for axis in 0..3 {
-            let Some(operator) = AxisOperator::<T>::new(dims[axis]) else { continue };
-            let coarse = operator.coarse() as u64;
+            let Some(tables) = self.tables::<T>(dims[axis])? else { continue };
+            let coarse = coarse_len(dims[axis]);
             let (inner, outer): (u64, u64) = (dims[axis + 1..].iter().product(), dims[..axis].iter().product());
             let blocks = coarse.div_ceil(SOLVE_BLOCK);
-            let rows = if blocks == 1 { coarse } else { SOLVE_BLOCK + 2 * SOLVE_OVERLAP };
             let next: Buffer<T> = self.buffer((outer * coarse * inner) as usize)?;
-            // A sweep of columns may work in place, where blocks do not overlap.
-            let in_place = blocks == 1 && inner > 1;
-            let swept: Option<Buffer<T>> = if in_place { None } else { Some(self.buffer((outer * blocks * rows * inner) as usize)?) };
-            let swept = swept.as_ref().unwrap_or(&next).pointer();
-            let tables = self.tables(&operator)?;
-            let at = |values: u64| tables.pointer().wrapping_offset((values * coarse) as isize);
-            let shape = Sweep { n: dims[axis] as u32, coarse: coarse as u32, inner: inner as u32, outer: outer as u32, rows: rows as u32 };
-            let (kind, launch) = if inner > 1 {
-                ("rows", ((outer * blocks * inner).div_ceil(u64::from(BLOCK)) as u32, BLOCK, 0))
-            } else {
-                ("lines", ((outer.div_ceil(32) * blocks).div_ceil(u64::from(LINE_BLOCK / 32)) as u32, LINE_BLOCK, 0))
-            };
+            let at = |values: u64| tables.pointer().cast::<T>().wrapping_offset((values * coarse) as isize);
+            let shape = Sweep { n: dims[axis] as u32, coarse: coarse as u32, inner: inner as u32, outer: outer as u32 };
+            let columns = (128 / size_of::<T>()) as u64;
+            let (kind, grid) =
+                if inner > 1 { ("rows", outer * blocks * inner.div_ceil(columns)) } else { ("lines", outer.div_ceil(columns) * blocks) };
+            let rows = coarse.min(SOLVE_BLOCK + 2 * SOLVE_OVERLAP);
+            let launch = (grid as u32, SOLVE_THREADS, (rows * (columns + 1)) as u32 * size_of::<T>() as u32);
             match &now {
                 Some(now) => queue!(
                     self,
-                    format!("sweep_{kind}_{}", T::SUFFIX),
+                    format!("solve_{kind}_{}", T::SUFFIX),
                     launch,
-                    (shape, at(0), at(5), at(6), now.pointer(), swept, next.pointer())
+                    (shape, at(0), at(5), at(6), now.pointer(), next.pointer())
                 )?,
                 None => queue!(
                     self,
-                    format!("sweep_{kind}_symbols_{}", T::SUFFIX),
+                    format!("solve_{kind}_symbols_{}", symbols.suffix()),
                     launch,
-                    (shape, at(0), at(5), at(6), symbols.pointer(), quantiser.step, swept, next.pointer())
+                    (shape, at(0), at(5), at(6), symbols.pointer(), quantiser.step, next.pointer())
                 )?,
             }
             dims[axis] = coarse;
@@ -270,10 +408,28 @@ impl Cuda {
         now.ok_or_else(|| crate::Error::Device("a global level without a dimension that coarsens".into()))
     }
 
-    /// A dimension's weights, factors and reciprocals, one after the other, on the device.
-    fn tables<T: DeviceValue>(&self, operator: &AxisOperator<T>) -> Result<Buffer<T>> {
+    /// A dimension's weights, factors and reciprocals, one after the other, on the device, where they stay: `None` where it does not
+    /// coarsen.
+    fn tables<T: DeviceValue>(&self, n: u64) -> Result<Option<Arc<Buffer<u64>>>> {
+        /// Dimensions that are kept.
+        const KEPT: usize = 64;
+        let key = (n, size_of::<T>());
+        let mut kept = self.tables.borrow_mut();
+        if let Some((_, tables)) = kept.iter().find(|(other, _)| *other == key) {
+            return Ok(Some(Arc::clone(tables)));
+        }
+        let Some(operator) = AxisOperator::<T>::new(n) else { return Ok(None) };
         let (weights, lower, inverse) = operator.tables();
-        self.upload(&[bytemuck::cast_slice(weights), lower, inverse].concat())
+        let values: Vec<T> = [bytemuck::cast_slice(weights), lower, inverse].concat();
+        let mut bytes = bytemuck::cast_slice::<T, u8>(&values).to_vec();
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let tables = Arc::new(self.upload(&bytemuck::pod_collect_to_vec::<u8, u64>(&bytes))?);
+        if kept.len() == KEPT {
+            // Those that are in use stay until they no longer are.
+            kept.clear();
+        }
+        kept.push((key, Arc::clone(&tables)));
+        Ok(Some(tables))
     }
 
     /// Queues the coarsest array's symbols.
@@ -282,35 +438,35 @@ impl Cuda {
         level: &Level,
         values: &Buffer<T>,
         quantiser: Quantiser<T>,
-    ) -> Result<Buffer<T::Symbol>> {
+        symbols: &LevelSymbols<T>,
+    ) -> Result<()> {
         check_size(level)?;
-        let (nodes, symbols) = (level.places as u32, self.buffer(level.places)?);
+        let nodes = level.places as u32;
         queue!(
             self,
-            format!("difference_{}", T::SUFFIX),
+            format!("difference_{}", symbols.suffix()),
             (nodes.div_ceil(BLOCK), BLOCK, 0),
             (nodes, values.pointer(), quantiser.step, quantiser.inverse, symbols.pointer())
-        )?;
-        Ok(symbols)
+        )
     }
 
     /// Queues the coarsest array.
     pub(super) fn accumulate<T: DeviceValue>(
         &self,
         level: &Level,
-        symbols: &Buffer<T::Symbol>,
+        symbols: &LevelSymbols<T>,
         quantiser: Quantiser<T>,
-    ) -> Result<Buffer<T>> {
+        values: &Buffer<T>,
+    ) -> Result<()> {
         debug_assert_eq!(level.kind, LevelKind::Coarsest);
         check_size(level)?;
-        let (nodes, values) = (level.places as u32, self.buffer(level.places)?);
+        let nodes = level.places as u32;
         queue!(
             self,
-            format!("accumulate_{}", T::SUFFIX),
+            format!("accumulate_{}", symbols.suffix()),
             (nodes.div_ceil(SEGMENT).div_ceil(BLOCK / 32), BLOCK, 0),
             (nodes, symbols.pointer(), quantiser.step, values.pointer())
-        )?;
-        Ok(values)
+        )
     }
 
     /// A three-dimensional local level of the host's values, forward and then inverse.
@@ -326,10 +482,13 @@ impl Cuda {
         self.enter()?;
         let values = self.upload(values)?;
         let mask = mask.map(|mask| self.upload(mask.words_u32())).transpose()?;
-        let (symbols, coarse) = self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop)?;
-        let decoded = self.recompose_local(level, 3, &symbols, &coarse, quantiser)?;
+        let symbols = LevelSymbols::new(self, level, false)?;
+        let coarse = self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop, &symbols)?;
+        let decoded = self.buffer(values.len())?;
+        self.recompose_local(level, 3, &symbols, &coarse, quantiser, &decoded)?;
         let read = |buffer: &Buffer<T>| buffer.read(buffer.len(), &self.stream);
-        Ok(((symbols.read(symbols.len(), &self.stream)?, read(&coarse)?), read(&decoded)?))
+        let bytes = symbols.data.read(symbols.data.len(), &self.stream)?;
+        Ok(((bytemuck::pod_collect_to_vec(&bytes), read(&coarse)?), read(&decoded)?))
     }
 
     /// An array of unspecified values.

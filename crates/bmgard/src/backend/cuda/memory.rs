@@ -1,7 +1,7 @@
 //! Device memory that is kept for the next call.
 
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
@@ -12,49 +12,64 @@ use cust::stream::Stream;
 use super::failed;
 use crate::{Error, Result};
 
-/// Memory that no buffer uses at the moment.
+/// Memory that was allocated and is kept.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Vec<DeviceBuffer<u64>>>);
+pub(super) struct Pool {
+    /// What no buffer uses at the moment.
+    free: Mutex<Vec<DeviceBuffer<u64>>>,
+    /// How often memory was allocated, and the bytes of all that is kept or in use.
+    allocations: AtomicU64,
+    bytes: AtomicU64,
+}
 
 impl Pool {
     /// Memory for at least `words` words: the smallest piece that is not more than twice as large, else a new one.
     fn take(&self, words: usize) -> CudaResult<DeviceBuffer<u64>> {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |piece: &DeviceBuffer<u64>| (words..=2 * words + 4096).contains(&piece.len());
         let best = free.iter().enumerate().filter(|(_, piece)| fits(piece)).min_by_key(|(_, piece)| piece.len()).map(|(index, _)| index);
         if let Some(index) = best {
             return Ok(free.swap_remove(index));
         }
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(words as u64 * 8, Ordering::Relaxed);
         // SAFETY: whoever takes memory writes it before it is read.
         match unsafe { DeviceBuffer::uninitialized(words) } {
             Err(CudaError::OutOfMemory) if !free.is_empty() => {
                 // What is kept for later may be what is missing now.
-                free.clear();
+                let kept: usize = free.drain(..).map(|piece| piece.len()).sum();
+                self.bytes.fetch_sub(kept as u64 * 8, Ordering::Relaxed);
                 // SAFETY: as above.
                 unsafe { DeviceBuffer::uninitialized(words) }
             }
             result => result,
         }
     }
+
+    /// How often memory was allocated so far, and how many bytes there are.
+    pub(super) fn usage(&self) -> (u64, u64) {
+        (self.allocations.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
 }
 
-/// An array on the device; its memory goes back to the pool.
+/// An array on the device. Its memory goes back to the pool, if it came from there.
 pub(crate) struct Buffer<T> {
-    words: ManuallyDrop<DeviceBuffer<u64>>,
+    address: u64,
     len: usize,
-    pool: Arc<Pool>,
+    owned: Option<(DeviceBuffer<u64>, Arc<Pool>)>,
     element: PhantomData<T>,
 }
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        // SAFETY: taken once, here.
-        let words = unsafe { ManuallyDrop::take(&mut self.words) };
-        self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).push(words);
+        if let Some((words, pool)) = self.owned.take() {
+            pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(words);
+        }
     }
 }
 
-fn check(code: cust::sys::CUresult) -> Result<()> {
+/// What a function of the driver returned.
+pub(super) fn check(code: cust::sys::CUresult) -> Result<()> {
     match code as i32 {
         0 => Ok(()),
         code => Err(Error::Device(cuda_loader::DriverError(code).to_string())),
@@ -64,8 +79,13 @@ fn check(code: cust::sys::CUresult) -> Result<()> {
 impl<T: Pod + DeviceCopy + Zeroable> Buffer<T> {
     /// An array of `len` elements, of unspecified values.
     pub(super) fn new(pool: &Arc<Pool>, len: usize) -> Result<Self> {
-        let words = (len * size_of::<T>()).div_ceil(8).max(1);
-        Ok(Self { words: ManuallyDrop::new(pool.take(words).map_err(failed)?), len, pool: Arc::clone(pool), element: PhantomData })
+        let words = pool.take((len * size_of::<T>()).div_ceil(8).max(1)).map_err(failed)?;
+        Ok(Self { address: words.as_device_ptr().as_raw(), len, owned: Some((words, Arc::clone(pool))), element: PhantomData })
+    }
+
+    /// The caller's array, which outlives this one.
+    pub(super) fn borrowed(address: u64, len: usize) -> Self {
+        Self { address, len, owned: None, element: PhantomData }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -73,12 +93,12 @@ impl<T: Pod + DeviceCopy + Zeroable> Buffer<T> {
     }
 
     /// The array's address.
-    pub(super) fn pointer(&self) -> DevicePointer<T> {
-        self.words.as_device_ptr().cast()
+    pub(crate) fn pointer(&self) -> DevicePointer<T> {
+        DevicePointer::from_raw(self.address)
     }
 
     fn raw(&self) -> u64 {
-        self.words.as_device_ptr().as_raw()
+        self.address
     }
 
     /// Sets all bytes to 0, in the order of the stream.

@@ -1,22 +1,33 @@
 //! The CUDA backend: kernels of the crate `kernels-gpu`, embedded as PTX, launched through `cust`.
 #![allow(unsafe_code, reason = "kernel launches and uninitialised device memory")]
+#![allow(clippy::too_many_arguments, reason = "stages take what their kernels take")]
 
+mod archive;
+mod event;
 mod levels;
+mod mail;
 mod memory;
+mod resident;
 mod selftest;
 mod stages;
+mod staging;
+mod trials;
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::error::CudaError;
-use cust::event::{Event, EventFlags};
 use cust::module::Module;
-use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
+use cust::stream::{Stream, StreamFlags};
 
 pub use levels::DeviceValue;
+use mail::Mail;
+pub(crate) use memory::Buffer;
 use memory::Pool;
+pub(crate) use resident::Place;
+use staging::Staging;
 
 use crate::{Device, Error, Result};
 
@@ -40,10 +51,17 @@ unsafe impl Send for Loaded {}
 // SAFETY: as above; nothing here changes them.
 unsafe impl Sync for Loaded {}
 
+/// The length of a dimension and the bytes of a value, and the tables.
+type Tables = ((u64, usize), Arc<Buffer<u64>>);
+
 /// One user's stream and memory on a device.
 pub(crate) struct Cuda {
     // Dropped in this order: memory and the stream live in the context.
     pool: Arc<Pool>,
+    /// Tables of dimensions that were solved along, by length and bytes of a value.
+    tables: RefCell<Vec<Tables>>,
+    staging: Staging,
+    mail: Mail,
     stream: Stream,
     /// For kernels that may run beside each other.
     side: Vec<Stream>,
@@ -69,7 +87,10 @@ macro_rules! queue {
 use queue;
 
 /// Streams beside the main one: levels after the finest are small, and take their time whatever their size.
-const SIDE_STREAMS: usize = 3;
+const SIDE_STREAMS: usize = 4;
+
+/// The one for checksums, which goes with none of the levels.
+const CHECKSUM_STREAM: usize = SIDE_STREAMS;
 
 /// A failure of the driver while it worked.
 fn failed(error: CudaError) -> Error {
@@ -129,6 +150,7 @@ impl Loaded {
             }
             let context = Context::new(device)?;
             let module = Module::from_ptx(PTX, &[])?;
+            stages::allow_shared_memory(&module)?;
             Ok(Ok(Self { module, context, tested: OnceLock::new() }))
         };
         match load() {
@@ -159,39 +181,33 @@ impl Cuda {
         let loaded = Loaded::get(index)?;
         CurrentContext::set_current(&loaded.context).map_err(|error| unavailable(describe(error)))?;
         let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| unavailable(describe(error)));
-        let side = (0..SIDE_STREAMS).map(|_| stream()).collect::<Result<_>>()?;
-        let mut cuda = Self { pool: Arc::default(), stream: stream()?, side, loaded: Arc::clone(&loaded) };
+        let side = (0..=CHECKSUM_STREAM).map(|_| stream()).collect::<Result<_>>()?;
+        let mut cuda = Self {
+            pool: Arc::default(),
+            tables: RefCell::default(),
+            staging: Staging::default(),
+            mail: Mail::new()?,
+            stream: stream()?,
+            side,
+            loaded: Arc::clone(&loaded),
+        };
         let tested = loaded.tested.get_or_init(|| selftest::run(&mut cuda));
         tested.clone().map_err(|reason| unavailable(format!("device {index} fails its self-test: {reason}")))?;
         Ok(cuda)
     }
 
-    /// The stream for the work on level `index`: the main one for the finest. What was queued on the main stream comes before it.
-    fn fork(&self, index: usize) -> Result<&Stream> {
-        if index == 0 {
-            return Ok(&self.stream);
-        }
-        let stream = &self.side[(index - 1) % SIDE_STREAMS];
-        self.order(&self.stream, stream)?;
-        Ok(stream)
-    }
-
-    /// Makes the main stream wait for all others.
+    /// Makes the main stream wait for the others.
     fn join(&self) -> Result<()> {
-        self.side.iter().try_for_each(|stream| self.order(stream, &self.stream))
-    }
-
-    fn order(&self, first: &Stream, then: &Stream) -> Result<()> {
-        let order = || {
-            let event = Event::new(EventFlags::DISABLE_TIMING)?;
-            event.record(first)?;
-            then.wait_event(event, StreamWaitEventFlags::DEFAULT)
-        };
-        order().map_err(failed)
+        for side in &self.side {
+            let done = event::Event::new()?;
+            done.record(side)?;
+            done.hold(&self.stream)?;
+        }
+        Ok(())
     }
 
     /// Makes the device's context the calling thread's.
-    fn enter(&self) -> Result<()> {
+    pub(crate) fn enter(&self) -> Result<()> {
         CurrentContext::set_current(&self.loaded.context).map_err(failed)
     }
 }

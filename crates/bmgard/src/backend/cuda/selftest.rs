@@ -12,12 +12,15 @@ use crate::{ErrorBudget, Result, Value};
 /// Whether the device gives the CPU's archives and values; if not, what differs.
 pub(super) fn run(cuda: &mut Cuda) -> std::result::Result<(), String> {
     for dims in [[11, 18, 37], [1, 26, 45], [1, 1, 700]] {
-        both::<f32>(cuda, dims).and_then(|()| both::<f64>(cuda, dims))?;
+        // Symbols in half their width, and in full.
+        for range in [Some((-2.0, 2.0)), None] {
+            both::<f32>(cuda, dims, range).and_then(|()| both::<f64>(cuda, dims, range))?;
+        }
     }
     Ok(())
 }
 
-fn both<T: Value + DeviceValue>(cuda: &mut Cuda, dims: Dims) -> std::result::Result<(), String> {
+fn both<T: Value + DeviceValue>(cuda: &mut Cuda, dims: Dims, range: Option<(f64, f64)>) -> std::result::Result<(), String> {
     let name = format!("{} {dims:?}", T::DTYPE);
     let d = crate::plan::dimensions(dims);
     let values: Vec<T> = (0..count(dims)).map(|i| sample(i)).collect();
@@ -27,7 +30,7 @@ fn both<T: Value + DeviceValue>(cuda: &mut Cuda, dims: Dims) -> std::result::Res
         bound: 1e-3,
         budget: ErrorBudget::Tight,
         fill: None,
-        statistics: FieldStatistics::default(),
+        statistics: FieldStatistics { min_max: range.map(|(min, max)| (T::from_f64(min), T::from_f64(max))), specials: 0 },
     };
     let differs = |what: &str| Err(format!("{what} of {name} are not the CPU's"));
     let error = |error: crate::Error| format!("{name}: {error}");

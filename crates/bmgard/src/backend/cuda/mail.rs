@@ -1,0 +1,89 @@
+//! Page-locked memory for small results: a copy to it does not make the host wait, and the host reads it once an event says so.
+
+use cust::memory::LockedBuffer;
+use cust::stream::Stream;
+
+use super::failed;
+use super::memory::check;
+use crate::Result;
+use crate::plan::MAX_LEVELS;
+
+/// Levels that a chunk may have, the coarsest array included.
+const LEVELS: usize = 2 * MAX_LEVELS as usize + 1;
+/// Places of numbers: the bytes of each level, whether its slots were too small, then others.
+const OVERFLOWS: usize = LEVELS;
+pub(super) const WORST: usize = 2 * LEVELS;
+pub(super) const BROKEN: usize = WORST + 1;
+pub(super) const BAD: usize = WORST + 2;
+pub(super) const BAD_PATCHES: usize = WORST + 3;
+/// Least and greatest value, number of special ones.
+pub(super) const STATISTICS: usize = WORST + 4;
+/// Remainders of sections.
+pub(super) const CHECKSUMS: usize = STATISTICS + 3;
+const CHECKSUM_COUNT: usize = 2 * LEVELS + 8;
+const NUMBERS: usize = CHECKSUMS + CHECKSUM_COUNT;
+/// Counts of a level's tokens, at most.
+const COUNTS: usize = 640;
+
+/// Numbers, and counts of the tokens of each level.
+pub(super) struct Mail(LockedBuffer<u64>);
+
+impl Mail {
+    pub(super) fn new() -> Result<Self> {
+        LockedBuffer::new(&0, NUMBERS + LEVELS * COUNTS / 2).map(Self).map_err(failed)
+    }
+
+    /// Queues a copy of up to 8 bytes of the device to a place.
+    pub(super) fn receive(&self, from: u64, bytes: usize, place: usize, stream: &Stream) -> Result<()> {
+        assert!(place < NUMBERS && bytes <= 8);
+        self.copy(from, bytes, place * 8, stream)
+    }
+
+    /// Queues a copy of words of the device to the places from one on.
+    pub(super) fn receive_many(&self, from: u64, bytes: usize, place: usize, stream: &Stream) -> Result<()> {
+        assert!(place * 8 + bytes <= NUMBERS * 8);
+        self.copy(from, bytes, place * 8, stream)
+    }
+
+    /// A word of those that [`Mail::receive_many`] copied.
+    pub(super) fn word(&self, place: usize, index: usize) -> u32 {
+        assert!(place * 2 + index < NUMBERS * 2);
+        // SAFETY: the word is inside; the device may write it, but not at this time.
+        unsafe { self.0.as_ptr().cast::<u32>().add(place * 2 + index).read_volatile() }
+    }
+
+    pub(super) fn receive_overflow(&self, from: u64, level: usize, stream: &Stream) -> Result<()> {
+        self.receive(from, 4, OVERFLOWS + level, stream)
+    }
+
+    pub(super) fn receive_counts(&self, from: u64, count: usize, level: usize, stream: &Stream) -> Result<()> {
+        assert!(count <= COUNTS && level < LEVELS);
+        self.copy(from, count * 4, NUMBERS * 8 + level * COUNTS * 4, stream)
+    }
+
+    fn copy(&self, from: u64, bytes: usize, to: usize, stream: &Stream) -> Result<()> {
+        // SAFETY: the places are inside the buffer, which outlives what is queued: whoever drops it has waited.
+        check(unsafe {
+            let to = self.0.as_ptr().cast::<u8>().add(to);
+            cust::sys::cuMemcpyDtoHAsync_v2(to.cast_mut().cast(), from, bytes, stream.as_inner())
+        })
+    }
+
+    /// What came to a place, once the copy is known to be done.
+    pub(super) fn number(&self, place: usize) -> u64 {
+        assert!(place < NUMBERS);
+        // SAFETY: the place is inside; the device may write it, but not at this time.
+        unsafe { self.0.as_ptr().add(place).read_volatile() }
+    }
+
+    pub(super) fn overflow(&self, level: usize) -> bool {
+        self.number(OVERFLOWS + level) as u32 != 0
+    }
+
+    pub(super) fn counts(&self, level: usize, count: usize) -> Vec<u32> {
+        assert!(count <= COUNTS && level < LEVELS);
+        // SAFETY: as above.
+        let at = |i: usize| unsafe { self.0.as_ptr().cast::<u32>().add(NUMBERS * 2 + level * COUNTS + i).read_volatile() };
+        (0..count).map(at).collect()
+    }
+}
