@@ -9,6 +9,7 @@
 extern crate std;
 
 pub mod axis;
+pub mod closed;
 mod real;
 pub mod tile;
 pub mod token;
