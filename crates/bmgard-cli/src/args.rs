@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bmgard::{BackendChoice, DType, ErrorBound, ErrorBudget, Mode, Shape};
+use bmgard::{BackendChoice, DType, ErrorBound, ErrorBudget, Mode, Shape, Tile};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::failure::{Failure, Kind, Outcome};
@@ -135,9 +135,12 @@ pub struct EncodingArgs {
     /// Number M of global levels; default: the mode's, or as many of them as fit
     #[arg(long, value_name = "M")]
     pub global_levels: Option<u32>,
-    /// How the bound is spread over the levels; each is verified value by value
+    /// How the bound is spread over the levels of mode paper; each is verified value by value
     #[arg(long, value_enum, default_value = "tight")]
     pub error_budget: BudgetArg,
+    /// Tiles of mode fast: 16x16x16, 4x32x32, 32x4x32, 32x32x4, 64x64 or 4096 [default: by the number of dimensions]
+    #[arg(long, value_name = "NZxNYxNX")]
+    pub tile: Option<Tile>,
     /// Value that marks missing data: kept bit for bit, ignored where relative bounds are resolved
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     pub fill: Option<f64>,
@@ -158,6 +161,7 @@ impl EncodingArgs {
             local_levels: self.local_levels,
             global_levels: self.global_levels,
             error_budget: self.error_budget.into(),
+            tile: self.tile,
             fill: self.fill,
             backend: self.backend.into(),
             max_chunk_bytes: self.chunk_bytes.unwrap_or(defaults.max_chunk_bytes),
@@ -345,7 +349,7 @@ pub struct BenchArgs {
 /// Modes by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
-    /// Interpolation in closed tiles, Rice codes (not available yet)
+    /// Interpolation in closed tiles, Rice codes: higher ratios, and faster (no CUDA kernels yet)
     Fast,
     /// Interpolation with predictors chosen per tile, rANS (not available yet)
     Ratio,
@@ -359,9 +363,10 @@ impl ModeArg {
     fn get(self) -> Outcome<Mode> {
         match self {
             Self::Paper => Ok(Mode::Paper),
-            Self::Fast | Self::Ratio | Self::Turbo => {
+            Self::Fast => Ok(Mode::Fast),
+            Self::Ratio | Self::Turbo => {
                 let name = format!("{self:?}").to_lowercase();
-                Err(Failure::new(Kind::Usage, format!("--mode {name} is not available yet; --mode paper is")))
+                Err(Failure::new(Kind::Usage, format!("--mode {name} is not available yet; --mode paper and --mode fast are")))
             }
         }
     }

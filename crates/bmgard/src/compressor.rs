@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::io::{Cursor, Seek, SeekFrom, Write};
 
+use bmgard_core::closed::TileShape;
 use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 
 use crate::archive::{Archive, Header, TABLE_ENTRY, write_table};
 use crate::engine::Engine;
 use crate::pipeline::FieldPlan;
 use crate::plan::{ChunkGrid, Dims, Levels, count, dimensions};
-use crate::{BackendChoice, Config, DType, Error, Result, Shape, Value};
+use crate::{BackendChoice, Config, DType, Error, Mode, Result, Shape, Tile, Value};
 
 /// The least [`Config::max_chunk_bytes`]: a tile of 8x8x8 f64 values.
 const LEAST_CHUNK_BYTES: u64 = 4096;
@@ -55,9 +56,12 @@ pub fn worst_case_size(shape: &Shape, dtype: DType) -> u64 {
 pub fn worst_case_size_with(shape: &Shape, dtype: DType, max_chunk_bytes: u64) -> u64 {
     let (dims, _) = shape.effective();
     let size = dtype.size() as u64;
-    let grid = ChunkGrid::new(dims, max_chunk_bytes.max(LEAST_CHUNK_BYTES) / size);
+    // Whatever the mode and its tiles, there are no more chunks than this.
+    let chunks = |tile| ChunkGrid::new(dims, max_chunk_bytes.max(LEAST_CHUNK_BYTES) / size, tile).len();
+    let tiles = TileShape::ALL.map(|tile| Tile(tile).sides()).into_iter();
+    let chunks = tiles.chain([[1; 3]]).map(chunks).max().unwrap_or(1);
     // The archive's prefix, header of up to four dimensions, checksums; a table entry, a chunk's header and one section's entry.
-    shape.len() * size + 148 + grid.len() * (TABLE_ENTRY as u64 + 24)
+    shape.len() * size + 148 + chunks * (TABLE_ENTRY as u64 + 24)
 }
 
 impl std::fmt::Debug for Compressor {
@@ -79,7 +83,14 @@ impl Compressor {
                 config.max_chunk_bytes
             )));
         }
-        Ok(Self { engine: Engine::open(config.backend)?, config })
+        match config.mode {
+            Mode::Paper if config.tile.is_some() => return Err(Error::InvalidConfig("mode paper has no choice of tiles".into())),
+            Mode::Fast if config.local_levels.is_some() || config.global_levels.is_some() => {
+                return Err(Error::InvalidConfig("mode fast has no choice of levels".into()));
+            }
+            Mode::Paper | Mode::Fast => {}
+        }
+        Ok(Self { engine: Engine::open_for(config.backend, config.mode)?, config })
     }
 
     /// The backend that does the work: `cpu` or `cuda`.
@@ -125,13 +136,18 @@ impl Compressor {
             return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
         }
         let (dims, d) = shape.effective();
-        let grid = ChunkGrid::new(dims, self.config.max_chunk_bytes / size_of::<T>() as u64);
-        let levels = Levels::choose(grid.chunk_box(0).1, d, self.config.local_levels, self.config.global_levels)?;
+        let tile = (self.config.mode == Mode::Fast).then(|| self.config.tile.unwrap_or(Tile::default_for(d)));
+        let grid = ChunkGrid::new(dims, self.config.max_chunk_bytes / size_of::<T>() as u64, tile.map_or([1; 3], Tile::sides));
+        let levels = match tile {
+            Some(_) => Levels { local: 0, global: 0 },
+            None => Levels::choose(grid.chunk_box(0).1, d, self.config.local_levels, self.config.global_levels)?,
+        };
+        let tile = tile.map(|tile| tile.0);
         let fill = self.config.fill.map(T::from_f64);
         let statistics = self.engine.statistics(values, fill)?;
         let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
         let bound = self.config.error_bound.resolve(min_max);
-        let field = FieldPlan { d, levels, bound, budget: self.config.error_budget, fill, statistics };
+        let field = FieldPlan { d, levels, bound, budget: self.config.error_budget, fill, statistics, tile };
         let header = Header {
             dtype: T::DTYPE,
             shape: shape.clone(),
@@ -141,6 +157,7 @@ impl Compressor {
             fill: fill.map(fill_bits),
             grid,
             levels,
+            tile,
         };
 
         let start = writer.stream_position()?;
@@ -230,8 +247,9 @@ pub fn decompress<T: Value>(archive: &[u8]) -> Result<ArrayD<T>> {
 /// As [`decompress`], [`Error::LengthMismatch`] where `out` has another length than the stored field, and those of the backend. What
 /// `out` holds after an error is unspecified.
 pub fn decompress_into<T: Value>(archive: &[u8], out: &mut [T], backend: BackendChoice, progress: &mut dyn FnMut(u64)) -> Result<()> {
-    let mut engine = Engine::open(backend)?;
     let archive = Archive::read(archive)?;
+    let mode = if archive.header.tile.is_some() { Mode::Fast } else { Mode::Paper };
+    let mut engine = Engine::open_for(backend, mode)?;
     let header = &archive.header;
     check_type::<T>(header.dtype)?;
     if out.len() as u64 != header.shape.len() {

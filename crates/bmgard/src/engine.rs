@@ -1,14 +1,12 @@
 //! The backends behind one face.
 
-#[cfg(not(feature = "cuda"))]
-use crate::Error;
 use crate::archive::Chunk;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::Cuda;
 use crate::backend::{Backend, FieldStatistics, cpu::Cpu};
 use crate::pipeline::{self, Compressed, FieldPlan};
 use crate::plan::Dims;
-use crate::{BackendChoice, Result, Value};
+use crate::{BackendChoice, Error, Mode, Result, Value};
 
 /// A backend that was opened.
 pub(crate) enum Engine {
@@ -43,6 +41,21 @@ impl Engine {
             BackendChoice::Cpu => Ok(Self::Cpu(Cpu)),
             BackendChoice::Cuda => Self::open_cuda(),
             BackendChoice::Auto => Ok(Self::open_cuda().unwrap_or(Self::Cpu(Cpu))),
+        }
+    }
+
+    /// [`Engine::open`] for a mode: `fast` works on the CPU alone so far.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(crate) fn open_for(choice: BackendChoice, mode: Mode) -> Result<Self> {
+        match (mode, choice) {
+            (Mode::Paper, _) => Self::open(choice),
+            (Mode::Fast, BackendChoice::Cuda) => {
+                Self::open(choice)?;
+                Err(Error::BackendUnavailable { backend: "cuda", reason: "mode fast has no CUDA kernels yet".into() })
+            }
+            (Mode::Fast, BackendChoice::Auto | BackendChoice::Cpu) => Ok(Self::Cpu(Cpu)),
         }
     }
 

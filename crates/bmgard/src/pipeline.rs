@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use bmgard_core::closed::TileShape;
 use bmgard_core::tile::Quantiser;
 
 use crate::archive::{Chunk, ChunkKind, SectionId};
 use crate::backend::{Backend, FieldStatistics, Verdict};
 use crate::budget;
+use crate::closed;
 use crate::huffman::Codebook;
 use crate::patch::Patches;
 use crate::plan::{CLASSES, ChunkPlan, Dims, Levels};
@@ -21,6 +23,8 @@ pub(crate) struct FieldPlan<T> {
     pub(crate) budget: ErrorBudget,
     pub(crate) fill: Option<T>,
     pub(crate) statistics: FieldStatistics<T>,
+    /// The tiles of the interpolation basis; `None` for the projection basis.
+    pub(crate) tile: Option<TileShape>,
 }
 
 /// A finished chunk.
@@ -42,6 +46,7 @@ pub(crate) fn compress_chunk<'a, T: Value, B: Backend<T>>(
     let special_count = specials.as_ref().map_or(0, |s| s.count);
     let compressed = match constant(values, specials.as_ref()) {
         Some(chunk) => Some((chunk, 0.0, 0)),
+        None if field.bound > 0.0 && field.tile.is_some() => code_tiles(field, dims, values, specials.as_ref()),
         None if field.bound > 0.0 => Some(code_chunk(backend, field, dims, values, specials.as_ref())?),
         None => None,
     };
@@ -66,7 +71,13 @@ fn constant<T: Value>(values: &[T], specials: Option<&Specials<T>>) -> Option<Ch
     }
     let mut sections = special_sections(specials);
     sections.push((SectionId::Constant, bytemuck::bytes_of(&first).to_vec().into()));
-    Some(Chunk { kind: ChunkKind::Constant, levels: Levels { local: 0, global: 0 }, steps: Vec::new(), sections })
+    Some(Chunk { kind: ChunkKind::Constant, levels: Levels { local: 0, global: 0 }, steps: Vec::new(), sections, tile: None })
+}
+
+/// [`closed::code_chunk`].
+fn code_tiles<T: Value>(field: &FieldPlan<T>, dims: Dims, values: &[T], specials: Option<&Specials<T>>) -> Option<(Chunk<'static>, f64, u64)> {
+    let forbidden = field.fill.filter(|&fill| may_decode_to(fill, field)).unwrap_or(T::from_f64(f64::NAN));
+    field.tile.map(|tile| closed::code_chunk(tile, dims, values, specials, field.bound, forbidden))
 }
 
 /// Decomposes, quantises, codes, decodes as every decoder will, and patches. Returns the chunk, the worst error and the patches.
@@ -118,7 +129,7 @@ fn code_chunk<T: Value, B: Backend<T>>(
         sections.push((SectionId::Payload(level as u8), payload.into()));
     }
     let steps = quantisers.iter().map(|q| q.step.to_bits_u64()).collect();
-    let chunk = Chunk { kind: ChunkKind::Coded, levels, steps, sections };
+    let chunk = Chunk { kind: ChunkKind::Coded, levels, steps, sections, tile: None };
     Ok((chunk, verdict.max_abs_error, verdict.broken.len() as u64))
 }
 
@@ -171,12 +182,15 @@ pub(crate) fn decompress_chunk<T: Value, B: Backend<T>>(
     out: &mut [T],
 ) -> Result<()> {
     debug_assert_eq!(out.len() as u64, crate::plan::count(dims));
+    if let (ChunkKind::Closed, Some(tile)) = (chunk.kind, chunk.tile) {
+        return closed::decode_chunk(tile, dims, chunk, out);
+    }
     let (runs, special_values) = (chunk.section(SectionId::MaskRuns), chunk.section(SectionId::MaskValues));
     let specials = if special_values.is_empty() { None } else { Some(Specials::<T>::read(out.len(), runs, special_values)?) };
     match chunk.kind {
         ChunkKind::Raw => bytemuck::cast_slice_mut(out).copy_from_slice(chunk.section(SectionId::Raw)),
         ChunkKind::Constant => out.fill(bytemuck::pod_read_unaligned(chunk.section(SectionId::Constant))),
-        ChunkKind::Coded => decode_chunk(backend, dims, d, chunk, specials.as_ref(), out)?,
+        ChunkKind::Coded | ChunkKind::Closed => decode_chunk(backend, dims, d, chunk, specials.as_ref(), out)?,
     }
     if let Some(specials) = specials {
         specials.restore(out);

@@ -28,6 +28,7 @@ fn both<T: Value + DeviceValue>(cuda: &mut Cuda, dims: Dims) -> std::result::Res
         budget: ErrorBudget::Tight,
         fill: None,
         statistics: FieldStatistics::default(),
+        tile: None,
     };
     let differs = |what: &str| Err(format!("{what} of {name} are not the CPU's"));
     let error = |error: crate::Error| format!("{name}: {error}");

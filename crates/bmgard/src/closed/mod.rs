@@ -1,0 +1,305 @@
+//! Closed tiles on the CPU: chunks of mode `fast`, forward and back. What is computed at each node stands in
+//! [`bmgard_core::closed`]; here are the loops over tiles, the coded bits, and the encoder's choices.
+
+mod anchors;
+mod decode;
+mod encode;
+mod mask;
+pub(crate) mod plan;
+mod rows;
+mod steps;
+mod strip;
+mod tile;
+
+use std::borrow::Cow;
+
+use bmgard_core::closed::{Kind, Predictor, TILE_NODES, TileShape};
+use rayon::prelude::*;
+
+use self::decode::{Decoder, Symbols};
+use self::encode::{Encoder, Scheme, Source};
+use self::plan::{Plan, Strip};
+use self::tile::Coder;
+use crate::archive::{Chunk, ChunkKind, SectionId};
+use crate::backend::cpu::shared::Shared;
+use crate::plan::{Dims, Levels, count};
+use crate::special::Specials;
+use crate::{ClassInfo, DType, Error, Result, Value};
+
+/// A coded chunk, its worst error, and how many values are escaped.
+pub(crate) type Coded = (Chunk<'static>, f64, u64);
+
+/// Codes a chunk whose values are `values` in C order. `forbidden` is a fill value that valid values come near to, or NaN.
+pub(crate) fn code_chunk<T: Value>(
+    shape: TileShape,
+    dims: Dims,
+    values: &[T],
+    specials: Option<&Specials<T>>,
+    bound: f64,
+    forbidden: T,
+) -> Coded {
+    let plan = Plan::new(dims, shape);
+    let source = Source { values, mask: specials.map(|specials| &specials.mask), bound, forbidden };
+    let mut steps = steps::equal(&plan, &source);
+    let mut scheme = Scheme::new(&steps, plan.fixed_predictors());
+    let mut grid = encode::anchors(&plan, &source, &scheme.anchors);
+    let (predictors, zeros) = encode::choose(&plan, &source, &scheme, &grid.values);
+    scheme.predictors = predictors;
+    if zeros > steps::MOSTLY_ZEROS {
+        steps = steps::shrinking(&plan, &source);
+        scheme = Scheme::new(&steps, scheme.predictors);
+        grid = encode::anchors(&plan, &source, &scheme.anchors);
+        scheme.predictors = encode::choose(&plan, &source, &scheme, &grid.values).0;
+    }
+    let strips = code_strips(&plan, &source, &scheme, &grid.values, &grid.escaped);
+
+    let mut sections: Vec<(SectionId, Cow<'static, [u8]>)> = Vec::new();
+    if let Some(specials) = specials {
+        sections.push((SectionId::MaskValues, specials.write_values().into()));
+        sections.push((SectionId::MaskFlags, mask::write(&specials.mask, dims).into()));
+    }
+    sections.push((SectionId::Predictors, scheme.predictors.iter().map(|predictor| predictor.code()).collect::<Vec<_>>().into()));
+    sections.push((SectionId::Anchors, anchors::write(&plan, &grid.steps).into()));
+    let lengths: Vec<u8> = strips.iter().flat_map(|strip| &strip.lengths).flat_map(|length| length.to_le_bytes()).collect();
+    sections.push((SectionId::TileLengths, lengths.into()));
+    let worst = strips.iter().fold(grid.worst, |worst, strip| worst.max(strip.worst));
+    let escapes = strips.iter().map(|strip| strip.escapes).sum();
+    let payload: Vec<&[u8]> = strips.iter().map(|strip| &strip.bytes[..]).collect();
+    sections.push((SectionId::Tiles, payload.concat().into()));
+    let steps = steps.iter().map(|step| step.to_bits_u64()).collect();
+    let chunk = Chunk { kind: ChunkKind::Closed, levels: Levels { local: 0, global: 0 }, steps, sections, tile: Some(shape) };
+    (chunk, worst, escapes)
+}
+
+/// The coded tiles of a strip.
+struct CodedStrip {
+    lengths: Vec<u16>,
+    bytes: Vec<u8>,
+    worst: f64,
+    escapes: u64,
+}
+
+fn code_strips<T: Value>(plan: &Plan, source: &Source<'_, T>, scheme: &Scheme<T>, anchors: &[T], escaped: &[usize]) -> Vec<CodedStrip> {
+    let strips = plan.strips();
+    let new_buffers = || (Encoder::default(), Coder::new());
+    let coded = strips.par_iter().map_init(new_buffers, |(encoder, coder), strip| {
+        encoder.run(plan, strip, source, scheme, anchors);
+        code_tiles(plan, strip, encoder, coder, anchors, escaped)
+    });
+    coded.collect()
+}
+
+fn code_tiles<T: Value>(
+    plan: &Plan,
+    strip: &Strip,
+    encoder: &mut Encoder<T>,
+    coder: &mut Coder,
+    anchors: &[T],
+    escaped: &[usize],
+) -> CodedStrip {
+    let mut out = CodedStrip { lengths: Vec::with_capacity(strip.count), bytes: Vec::new(), worst: encoder.worst, escapes: 0 };
+    let mut escapes = std::mem::take(&mut encoder.escapes);
+    for (tile, escapes) in escapes.iter_mut().enumerate() {
+        let [z, y, x] = strip.tile;
+        let at = [z, y, x + tile];
+        let index = plan.tile_index(at);
+        if escaped.binary_search(&index).is_ok() {
+            escapes.push((0, anchors[index]));
+        }
+        let places = encoder.places[tile * TILE_NODES..].first_chunk().expect("there are as many places as tiles");
+        let bytes = coder.encode(plan, places, escapes);
+        let raw = plan.tile_nodes(at) * size_of::<T>();
+        if bytes.len() < raw {
+            out.escapes += escapes.len() as u64;
+            out.lengths.push(bytes.len() as u16);
+            out.bytes.extend_from_slice(bytes);
+        } else {
+            out.lengths.push(raw as u16);
+            out.bytes.extend_from_slice(bytemuck::cast_slice(&encoder.tile_values(plan, strip, tile)));
+        }
+    }
+    encoder.escapes = escapes;
+    out
+}
+
+/// Checks that a chunk's sections have the sizes that its shape asks for.
+pub(crate) fn sizes_fit(shape: TileShape, dims: Dims, chunk: &Chunk<'_>) -> bool {
+    let tiles = (0..3).map(|axis| dims[axis].div_ceil(shape.side(axis) as u64)).product::<u64>();
+    let classes = (0..shape.levels()).map(|level| (1..8).filter(|&class| shape.has_class(level, class)).count()).sum::<usize>();
+    chunk.steps.len() == shape.levels() + 1
+        && chunk.section(SectionId::Predictors).len() == classes
+        && chunk.section(SectionId::TileLengths).len() as u64 == 2 * tiles
+}
+
+/// Tiles whose symbols are kept at a time, at least.
+const TILES_AT_ONCE: usize = 2048;
+
+/// Decodes a chunk, whose sections have the right sizes, into `out`, its nodes in C order; special values are put in place.
+pub(crate) fn decode_chunk<T: Value>(shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
+    let corrupt = |what: &str| Error::Corrupt(what.into());
+    debug_assert_eq!(out.len() as u64, count(dims));
+    let values = chunk.section(SectionId::MaskValues);
+    let specials = if values.is_empty() {
+        None
+    } else {
+        let mask = mask::read(chunk.section(SectionId::MaskFlags), dims);
+        Some(Specials::<T>::with_mask(mask.ok_or_else(|| corrupt("the mask of special values is not one"))?, values)?)
+    };
+    let mask = specials.as_ref().map(|specials| &specials.mask);
+    let plan = Plan::new(dims, shape);
+    let predictors = predictors(&plan, chunk)?;
+    let steps: Vec<T> = chunk.steps.iter().map(|&bits| T::from_bits_u64(bits)).collect();
+    if !steps.iter().all(|step| step.is_finite() && *step > T::ZERO) {
+        return Err(corrupt("a step is not a number greater than 0"));
+    }
+    let scheme = Scheme::new(&steps, predictors);
+    let anchors = anchors::read(&plan, chunk.section(SectionId::Anchors)).ok_or_else(|| corrupt("the anchors are not as many as tiles"))?;
+    let mut anchors: Vec<T> = anchors.into_iter().map(|steps| scheme.anchors.reconstruct(steps)).collect();
+    let tiles = cut_tiles(&plan, chunk)?;
+
+    let layer = plan.tiles[1] * plan.tiles[2];
+    let layers = TILES_AT_ONCE.div_ceil(layer);
+    let strips = plan.strips();
+    let mut symbols = Symbols { first: 0, places: Vec::new(), escapes: Vec::new() };
+    let shared = Shared::new(out);
+    for first in (0..plan.tiles[0]).step_by(layers) {
+        // The far faces of the last layer belong to the next one, which is kept for the next round.
+        let end = plan.tiles[0].min(first + layers);
+        let known = plan.tiles[0].min(end + 1);
+        decode_tiles(&plan, &tiles, first * layer..known * layer, &mut symbols)?;
+        for (anchor, escapes) in anchors[symbols.first..].iter_mut().zip(&symbols.escapes) {
+            if let Some(&(0, value)) = escapes.first() {
+                *anchor = value;
+            }
+        }
+        let strips = strips.iter().filter(|strip| (first..end).contains(&strip.tile[0])).collect::<Vec<_>>();
+        strips.par_iter().for_each_init(Decoder::default, |decoder, strip| {
+            decoder.run(&plan, strip, &scheme, &anchors, &symbols, mask, &shared);
+        });
+    }
+    if let Some(specials) = specials {
+        specials.restore(out);
+    }
+    Ok(())
+}
+
+/// The predictors of a chunk's classes.
+pub(crate) fn predictors(plan: &Plan, chunk: &Chunk<'_>) -> Result<Vec<Predictor>> {
+    let codes = chunk.section(SectionId::Predictors).iter().zip(&plan.classes);
+    let predictors = codes.map(|(&code, class)| Predictor::from_code(code, class.axes)).collect::<Option<Vec<_>>>();
+    predictors.ok_or_else(|| Error::Corrupt("a class has no such predictor".into()))
+}
+
+/// The bytes of each tile.
+fn cut_tiles<'a>(plan: &Plan, chunk: &'a Chunk<'_>) -> Result<Vec<&'a [u8]>> {
+    let mut rest = chunk.section(SectionId::Tiles);
+    let lengths = chunk.section(SectionId::TileLengths).chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+    let mut tiles = Vec::with_capacity(plan.tile_count());
+    for length in lengths {
+        let (tile, after) = rest.split_at_checked(length.into()).ok_or_else(|| Error::Corrupt("tiles are longer than their bytes".into()))?;
+        tiles.push(tile);
+        rest = after;
+    }
+    if rest.is_empty() { Ok(tiles) } else { Err(Error::Corrupt("bytes follow the last tile".into())) }
+}
+
+/// Decodes the tiles of a range, which starts with those that are there already or goes beyond them.
+fn decode_tiles<T: Value>(plan: &Plan, tiles: &[&[u8]], range: std::ops::Range<usize>, symbols: &mut Symbols<T>) -> Result<()> {
+    let kept = (symbols.first + symbols.places.len()).saturating_sub(range.start);
+    let dropped = symbols.places.len() - kept;
+    symbols.places.drain(..dropped);
+    symbols.escapes.drain(..dropped);
+    symbols.first = range.start;
+    let memory = |_| Error::InvalidShape { shape: format!("{:?}", plan.dims), reason: "there is not enough memory for its symbols".into() };
+    symbols.places.try_reserve_exact(range.len() - kept).map_err(memory)?;
+    symbols.places.resize(range.len(), [0; TILE_NODES]);
+    symbols.escapes.resize_with(range.len(), Vec::new);
+    let places = symbols.places[kept..].par_iter_mut().zip(&mut symbols.escapes[kept..]);
+    places.zip(range.start + kept..range.end).try_for_each(|((places, escapes), index)| {
+        decode_tile(plan, index, tiles[index], places, escapes).ok_or_else(|| Error::Corrupt(format!("tile {index} is not one")))
+    })
+}
+
+fn decode_tile<T: Value>(
+    plan: &Plan,
+    index: usize,
+    bytes: &[u8],
+    places: &mut [i32; TILE_NODES],
+    escapes: &mut Vec<(u16, T)>,
+) -> Option<()> {
+    let tile = plan.tile_at(index);
+    let (_, [nz, ny, nx]) = plan.tile_box(tile);
+    if bytes.is_empty() {
+        return Some(());
+    }
+    if bytes.len() > nz * ny * nx * size_of::<T>() {
+        return None;
+    }
+    let side = |axis: usize| plan.shape.side(axis);
+    if bytes.len() < nz * ny * nx * size_of::<T>() {
+        tile::decode(plan, bytes, places, escapes)?;
+        // Nodes beyond the field do not exist.
+        let exists = |node: usize| node / (side(1) * side(2)) < nz && node / side(2) % side(1) < ny && node % side(2) < nx;
+        return escapes.iter().all(|&(node, _)| exists(node.into())).then_some(());
+    }
+    let nodes = (0..nz).flat_map(|z| (0..ny).flat_map(move |y| (0..nx).map(move |x| (z * side(1) + y) * side(2) + x)));
+    for (node, value) in nodes.zip(bytes.chunks_exact(size_of::<T>())) {
+        escapes.push((node as u16, bytemuck::pod_read_unaligned(value)));
+        places[usize::from(plan.place_of[node])] = tile::ESCAPED;
+    }
+    Some(())
+}
+
+/// What there is to say of a chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Survey {
+    /// Values stored exactly, those of raw tiles left out.
+    pub(crate) escapes: u64,
+    /// NaN, infinities and fill values.
+    pub(crate) masked: u64,
+    /// Tiles whose symbols are all 0.
+    pub(crate) zero: u64,
+    /// Tiles stored as they are.
+    pub(crate) raw: u64,
+    pub(crate) classes: Vec<ClassInfo>,
+}
+
+/// Looks through a chunk's tiles.
+pub(crate) fn survey(shape: TileShape, dims: Dims, dtype: DType, chunk: &Chunk<'_>) -> Result<Survey> {
+    match dtype {
+        DType::F32 => survey_as::<f32>(shape, dims, chunk),
+        DType::F64 => survey_as::<f64>(shape, dims, chunk),
+    }
+}
+
+fn survey_as<T: Value>(shape: TileShape, dims: Dims, chunk: &Chunk<'_>) -> Result<Survey> {
+    let plan = Plan::new(dims, shape);
+    let classes = plan.classes.iter().zip(predictors(&plan, chunk)?).map(|(class, predictor)| ClassInfo {
+        spacing: 1 << class.level,
+        axes: ["z", "y", "x"].iter().enumerate().filter(|(axis, _)| class.axes >> axis & 1 == 1).map(|(_, name)| *name).collect(),
+        predictor: match predictor {
+            Predictor::Axis(kind, axis) => format!("{} {}", if kind == Kind::Linear { "linear" } else { "cubic" }, ["z", "y", "x"][axis]),
+            Predictor::Mean => "mean of cubics".into(),
+            Predictor::Coons => "coons".into(),
+        },
+    });
+    let mut survey = Survey { classes: classes.collect(), ..Survey::default() };
+    let flags = chunk.section(SectionId::MaskFlags);
+    if !flags.is_empty() {
+        let mask = mask::read(flags, dims).ok_or_else(|| Error::Corrupt("the mask of special values is not one".into()))?;
+        survey.masked = mask.count();
+    }
+    let (mut places, mut escapes) = ([0; TILE_NODES], Vec::<(u16, T)>::new());
+    for (index, bytes) in cut_tiles(&plan, chunk)?.into_iter().enumerate() {
+        escapes.clear();
+        let raw = bytes.len() == plan.tile_nodes(plan.tile_at(index)) * size_of::<T>();
+        survey.zero += u64::from(bytes.is_empty());
+        survey.raw += u64::from(raw);
+        if !raw {
+            decode_tile(&plan, index, bytes, &mut places, &mut escapes)
+                .ok_or_else(|| Error::Corrupt(format!("tile {index} is not one")))?;
+            survey.escapes += escapes.len() as u64;
+        }
+    }
+    Ok(survey)
+}
