@@ -189,7 +189,8 @@ pub(super) fn read(bytes: &[u8], dims: Dims) -> Option<Mask> {
     }
     let used = distances.reader.used();
     distances.reader.refill();
-    let whole = until == u64::MAX && distances.left == 0 && used == codes.len() && distances.reader.word() & 0x7F == 0;
+    // Of the endless distance after the last failure something is left.
+    let whole = until > 2 << DISTANCE_BITS && distances.left == 0 && used == codes.len() && distances.reader.word() & 0x7F == 0;
     whole.then_some(mask)
 }
 
@@ -235,6 +236,6 @@ mod tests {
         }
         // A coast that is the same in all slices.
         let size = check([10, 100, 200], |_, y, x| (x as f64 - 100.0).hypot(y as f64 - 50.0) < 40.0);
-        assert!(size < 200, "{size}");
+        assert!(size < 500, "{size}");
     }
 }

@@ -1,6 +1,5 @@
 //! How a chunk is cut into tiles, and how tiles are worked on.
 
-use bmgard_core::closed::geometry::MAX_LEVELS;
 use bmgard_core::closed::{CLASSES, Kind, Predictor, TILE_NODES, TileShape};
 
 use crate::plan::Dims;
@@ -113,6 +112,3 @@ impl Plan {
         self.classes.iter().map(|class| if class.axes.is_power_of_two() { single(class.axes) } else { Predictor::Coons }).collect()
     }
 }
-
-/// The most steps that a chunk of closed tiles has: its levels and the anchors.
-pub(crate) const MAX_STEPS: usize = MAX_LEVELS + 1;
