@@ -93,6 +93,12 @@ impl Compressor {
         Ok(Self { engine: Engine::open_for(config.backend, config.mode)?, config })
     }
 
+    /// The options.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The backend that does the work: `cpu` or `cuda`.
     #[must_use]
     pub fn backend_name(&self) -> &'static str {

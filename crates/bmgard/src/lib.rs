@@ -31,6 +31,7 @@ pub mod conformance;
 mod device;
 mod engine;
 mod error;
+mod fill;
 mod huffman;
 mod info;
 mod metrics;
@@ -46,6 +47,7 @@ pub use compressor::{Compressor, Summary, decompress, decompress_into, worst_cas
 pub use config::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode, Tile};
 pub use device::{Device, devices};
 pub use error::{Error, Result};
+pub use fill::detect_fill;
 pub use info::{ArchiveInfo, ChunkInfo, ClassInfo, SectionInfo, inspect};
 pub use metrics::Comparison;
 pub use shape::Shape;

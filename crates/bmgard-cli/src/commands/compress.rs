@@ -16,10 +16,14 @@ use crate::report::{self, Channel, Rows};
 
 /// Runs the command.
 pub fn run(args: &CompressArgs) -> Outcome {
-    let config = args.encoding.config(args.bound.required()?)?;
+    let mut config = args.encoding.config(args.bound.required()?)?;
     let mut compressor = Compressor::new(config.clone())?;
     let mut target = Target::create(&args.output, Some(&args.input), args.overwrite)?;
     let field = Field::open(&args.input, &args.layout, None)?;
+    with_values!(&field.values, values => args.encoding.find_fill(&mut config, values));
+    if config.fill != compressor.config().fill {
+        compressor = Compressor::new(config.clone())?;
+    }
     let outcome = with_values!(&field.values, values => {
         write(&mut compressor, values, &field, &mut target, args).and_then(|written| {
             let verified = (!args.no_verify).then(|| verify(values, &config, &written)).transpose()?;
