@@ -764,7 +764,10 @@ fn settings_reach_the_archive() {
     let paper = inspect(&["--mode", "paper", "--backend", "cpu"]);
     assert_eq!((&paper["local_levels"], &paper["global_levels"]), (&1.into(), &2.into()));
     let fast = inspect(&["--mode", "fast", "--tile", "4x32x32"]);
-    assert_eq!((&fast["mode"], &fast["tile"], &fast["basis"], &fast["coder"]), (&"fast".into(), &"4x32x32".into(), &"interpolation".into(), &"rice".into()));
+    assert_eq!(
+        (&fast["mode"], &fast["tile"], &fast["basis"], &fast["coder"]),
+        (&"fast".into(), &"4x32x32".into(), &"interpolation".into(), &"rice".into())
+    );
     assert_eq!(fast["chunks"][0]["classes"].as_array().unwrap().len(), 7 * 2 + 3 * 3);
     let size = |settings: &[&str]| inspect(settings)["compressed_bytes"].as_u64().unwrap();
     assert!(size(&["--mode", "fast"]) < size(&["--mode", "paper"]));

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::archive::{Archive, ChunkKind, SectionId, VERSION};
-use crate::plan::count;
 use crate::closed;
+use crate::plan::count;
 use crate::{DType, ErrorBound, ErrorBudget, Mode, Result, Tile};
 
 /// What [`inspect`] finds.

@@ -75,7 +75,12 @@ fn constant<T: Value>(values: &[T], specials: Option<&Specials<T>>) -> Option<Ch
 }
 
 /// [`closed::code_chunk`].
-fn code_tiles<T: Value>(field: &FieldPlan<T>, dims: Dims, values: &[T], specials: Option<&Specials<T>>) -> Option<(Chunk<'static>, f64, u64)> {
+fn code_tiles<T: Value>(
+    field: &FieldPlan<T>,
+    dims: Dims,
+    values: &[T],
+    specials: Option<&Specials<T>>,
+) -> Option<(Chunk<'static>, f64, u64)> {
     let forbidden = field.fill.filter(|&fill| may_decode_to(fill, field)).unwrap_or(T::from_f64(f64::NAN));
     field.tile.map(|tile| closed::code_chunk(tile, dims, values, specials, field.bound, forbidden))
 }

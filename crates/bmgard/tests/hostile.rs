@@ -16,8 +16,8 @@ use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, Mode, Result,
 use support::bits;
 use support::fields::{Field, Number, random};
 use support::format::{
-    ANCHORS, CODEBOOKS, CONSTANT, LENGTHS, MASK, MASK_FLAGS, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, PREDICTORS, Parts, RAW, SIGNATURE, Section, TILE_LENGTHS, TILES,
-    repair,
+    ANCHORS, CODEBOOKS, CONSTANT, LENGTHS, MASK, MASK_FLAGS, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, PREDICTORS,
+    Parts, RAW, SIGNATURE, Section, TILE_LENGTHS, TILES, repair,
 };
 
 /// A good archive, and what it decodes to.
@@ -110,17 +110,7 @@ fn tiles_line_f32() -> Sample {
 }
 
 fn samples() -> [Sample; 9] {
-    [
-        waves_f32(),
-        patched_f64(),
-        line_f32(),
-        raw_f32(),
-        constant_f64(),
-        chunks_f32(),
-        tiles_f32(),
-        tiles_f64(),
-        tiles_line_f32(),
-    ]
+    [waves_f32(), patched_f64(), line_f32(), raw_f32(), constant_f64(), chunks_f32(), tiles_f32(), tiles_f64(), tiles_line_f32()]
 }
 
 /// Opens an archive in every way; the decoded bits.

@@ -109,7 +109,8 @@ pub(super) struct Encoder<T> {
     pub(super) escapes: Vec<Vec<(u16, T)>>,
     pub(super) worst: f64,
     masked: bool,
-    /// Symbols that are 0, and all, of the nodes that the strip's tiles own.
+    counts: bool,
+    /// If they are to be counted: symbols that are 0, and all, of the nodes that the strip's tiles own.
     zeros: [u64; 2],
 }
 
@@ -201,8 +202,10 @@ impl<T: Value> Encoder<T> {
         let start = plan.shape.class_start(class.level, class.axes) + (((row.z << ey) + row.y) << ex);
         for (tile, symbols) in self.places.chunks_exact_mut(TILE_NODES).zip(self.symbols.chunks(1 << ex)) {
             tile[start..][..symbols.len()].copy_from_slice(symbols);
-            self.zeros[0] += symbols.iter().filter(|&&symbol| symbol == 0).count() as u64;
-            self.zeros[1] += symbols.len() as u64;
+            if self.counts {
+                self.zeros[0] += symbols.iter().filter(|&&symbol| symbol == 0).count() as u64;
+                self.zeros[1] += symbols.len() as u64;
+            }
         }
     }
 
@@ -254,9 +257,9 @@ impl<T: Value> Encoder<T> {
     }
 }
 
-/// Tiles that are looked at to choose the predictors of coarse levels, of which all of a small field is taken, and of fine ones.
-const COARSE_SAMPLE: usize = 1024;
-const FINE_SAMPLE: usize = 96;
+/// Tiles that are looked at to choose the predictors of coarse levels, where a tile has few nodes, and of fine ones.
+const COARSE_SAMPLE: usize = 256;
+const FINE_SAMPLE: usize = 64;
 
 /// Levels below this one are fine.
 const FINE_LEVELS: usize = 2;
@@ -264,11 +267,11 @@ const FINE_LEVELS: usize = 2;
 /// Chooses each class's predictor by what its residuals cost in a sample, the classes before it reconstructed with their choice. Also
 /// returns the share of symbols that are 0.
 pub(super) fn choose<T: Value>(plan: &Plan, source: &Source<'_, T>, scheme: &Scheme<T>, anchors: &[T]) -> (Vec<Predictor>, f64) {
-    let strips = plan.strips();
+    let strips = plan.sample_strips();
     let spread = |sample: usize, strips: usize, tiles: usize| (strips * sample).div_ceil(tiles).clamp(1, strips);
     let coarse = spread(COARSE_SAMPLE, strips.len(), plan.tile_count());
     let mut sample: Vec<(Strip, Encoder<T>)> =
-        (0..coarse).map(|index| (strips[index * strips.len() / coarse], Encoder::default())).collect();
+        (0..coarse).map(|index| (strips[index * strips.len() / coarse], Encoder { counts: true, ..Encoder::default() })).collect();
     sample.par_iter_mut().for_each(|(strip, encoder)| encoder.start(plan, strip, source, anchors));
     let fine = spread(FINE_SAMPLE, strips.len(), plan.tile_count()).min(coarse);
     let mut predictors = Vec::with_capacity(plan.classes.len());
@@ -278,7 +281,8 @@ pub(super) fn choose<T: Value>(plan: &Plan, source: &Source<'_, T>, scheme: &Sch
             level = class.level;
             if level + 1 == FINE_LEVELS {
                 let all = std::mem::take(&mut sample);
-                sample = all.into_iter().enumerate().filter(|(i, _)| i * fine / coarse != (i + 1) * fine / coarse).map(|(_, s)| s).collect();
+                sample =
+                    all.into_iter().enumerate().filter(|(i, _)| i * fine / coarse != (i + 1) * fine / coarse).map(|(_, s)| s).collect();
             }
             sample.par_iter_mut().for_each(|(_, encoder)| encoder.refine(plan, level));
         }

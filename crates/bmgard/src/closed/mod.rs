@@ -196,7 +196,8 @@ fn cut_tiles<'a>(plan: &Plan, chunk: &'a Chunk<'_>) -> Result<Vec<&'a [u8]>> {
     let lengths = chunk.section(SectionId::TileLengths).chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
     let mut tiles = Vec::with_capacity(plan.tile_count());
     for length in lengths {
-        let (tile, after) = rest.split_at_checked(length.into()).ok_or_else(|| Error::Corrupt("tiles are longer than their bytes".into()))?;
+        let (tile, after) =
+            rest.split_at_checked(length.into()).ok_or_else(|| Error::Corrupt("tiles are longer than their bytes".into()))?;
         tiles.push(tile);
         rest = after;
     }
@@ -210,9 +211,15 @@ fn decode_tiles<T: Value>(plan: &Plan, tiles: &[&[u8]], range: std::ops::Range<u
     symbols.places.drain(..dropped);
     symbols.escapes.drain(..dropped);
     symbols.first = range.start;
-    let memory = |_| Error::InvalidShape { shape: format!("{:?}", plan.dims), reason: "there is not enough memory for its symbols".into() };
-    symbols.places.try_reserve_exact(range.len() - kept).map_err(memory)?;
-    symbols.places.resize(range.len(), [0; TILE_NODES]);
+    let memory =
+        |()| Error::InvalidShape { shape: format!("{:?}", plan.dims), reason: "there is not enough memory for its symbols".into() };
+    if kept == 0 {
+        // Memory that is zero already.
+        symbols.places = bytemuck::allocation::try_zeroed_vec(range.len()).map_err(memory)?;
+    } else {
+        symbols.places.try_reserve_exact(range.len() - kept).map_err(|_| memory(()))?;
+        symbols.places.resize(range.len(), [0; TILE_NODES]);
+    }
     symbols.escapes.resize_with(range.len(), Vec::new);
     let places = symbols.places[kept..].par_iter_mut().zip(&mut symbols.escapes[kept..]);
     places.zip(range.start + kept..range.end).try_for_each(|((places, escapes), index)| {
@@ -302,4 +309,83 @@ fn survey_as<T: Value>(shape: TileShape, dims: Dims, chunk: &Chunk<'_>) -> Resul
         }
     }
     Ok(survey)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waves with noise, spikes that are escaped, and holes.
+    fn field<T: Value>(dims: Dims) -> Vec<T> {
+        (0..count(dims))
+            .map(|i| {
+                let noise = (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / f64::from(1 << 24);
+                let [z, y, x] = [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]].map(|index| index as f64 * 0.11);
+                T::from_f64(match i % 911 {
+                    5 => f64::NAN,
+                    7 => 1e30 * noise,
+                    _ => (z + 0.5 * y).sin() + (x - y).cos() + 1e-3 * noise,
+                })
+            })
+            .collect()
+    }
+
+    /// Decodes each tile alone, from the anchors and its own and its neighbours' symbols, and compares with the whole.
+    fn each_tile_decodes_alone<T: Value>(shape: TileShape, dims: Dims) {
+        let values = field::<T>(dims);
+        let specials = Specials::find(&values, None);
+        let (chunk, ..) = code_chunk(shape, dims, &values, specials.as_ref(), 1e-3, T::from_f64(f64::NAN));
+        let mut whole = vec![T::ZERO; values.len()];
+        decode_chunk(shape, dims, &chunk, &mut whole).unwrap();
+
+        let plan = Plan::new(dims, shape);
+        let mask = specials.as_ref().map(|specials| &specials.mask);
+        let steps: Vec<T> = chunk.steps.iter().map(|&bits| T::from_bits_u64(bits)).collect();
+        let scheme = Scheme::new(&steps, predictors(&plan, &chunk).unwrap());
+        let anchors = anchors::read(&plan, chunk.section(SectionId::Anchors)).unwrap();
+        let anchors: Vec<T> = anchors.into_iter().map(|steps| scheme.anchors.reconstruct(steps)).collect();
+        let tiles = cut_tiles(&plan, &chunk).unwrap();
+        for strip in plan.strips_of(1) {
+            // All others are unknown: their symbols would show.
+            let mut symbols = Symbols { first: 0, places: vec![[12_345; TILE_NODES]; tiles.len()], escapes: vec![Vec::new(); tiles.len()] };
+            let mut anchors_here = vec![T::from_f64(777.0); anchors.len()];
+            for near in 0..8 {
+                let tile = [0, 1, 2].map(|axis| strip.tile[axis] + (near >> axis & 1));
+                if (0..3).all(|axis| tile[axis] < plan.tiles[axis]) {
+                    let index = plan.tile_index(tile);
+                    symbols.places[index] = [0; TILE_NODES];
+                    symbols.escapes[index].clear();
+                    decode_tile(&plan, index, tiles[index], &mut symbols.places[index], &mut symbols.escapes[index]).unwrap();
+                    anchors_here[index] = symbols.escapes[index].first().filter(|(node, _)| *node == 0).map_or(anchors[index], |e| e.1);
+                }
+            }
+            let mut alone = vec![T::ZERO; values.len()];
+            Decoder::default().run(&plan, &strip, &scheme, &anchors_here, &symbols, mask, &Shared::new(&mut alone));
+            let (low, size) = plan.tile_box(strip.tile);
+            for (z, y) in (0..size[0]).flat_map(|z| (0..size[1]).map(move |y| (z, y))) {
+                let at = ((low[0] + z) * plan.dims[1] + low[1] + y) * plan.dims[2] + low[2];
+                for position in at..at + size[2] {
+                    let special = mask.is_some_and(|mask| mask.get(position));
+                    assert!(special || alone[position].bits() == whole[position].bits(), "{shape:?} {dims:?} {position}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tile_decoded_alone_has_the_bits_of_the_whole() {
+        for (shape, dims) in TileShape::ALL.into_iter().zip([
+            [[33, 20, 70], [16, 48, 47], [1, 35, 34]],
+            [[9, 33, 70], [5, 64, 65], [1, 70, 40]],
+            [[33, 9, 70], [64, 5, 65], [40, 3, 33]],
+            [[33, 70, 9], [64, 65, 5], [33, 40, 3]],
+            [[1, 130, 129], [3, 65, 64], [1, 64, 65]],
+            [[1, 1, 9000], [1, 3, 4097], [1, 1, 17]],
+        ]) {
+            for dims in dims {
+                each_tile_decodes_alone::<f32>(shape, dims);
+                each_tile_decodes_alone::<f64>(shape, dims);
+            }
+        }
+    }
 }

@@ -12,7 +12,10 @@ pub(crate) struct Class {
 }
 
 /// Nodes along x of the tiles that are worked on together: rows long enough for vectors, few enough for the cache.
-const STRIP: usize = 64;
+const STRIP: usize = 256;
+
+/// Likewise, of the tiles in a sample: the shorter, the more places it is taken from. Archives depend on it.
+const SAMPLE_STRIP: usize = 64;
 
 /// Neighbouring tiles along x that are worked on together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +96,17 @@ impl Plan {
         self.tile_box(tile).1.iter().product()
     }
 
-    /// All tiles in strips, in C order of the grid.
+    /// All tiles in strips, in C order of the grid. What is computed does not depend on the strips' length.
     pub(super) fn strips(&self) -> Vec<Strip> {
         self.strips_of((STRIP >> self.shape.log2()[2]).max(1))
     }
 
-    /// Likewise, of so many tiles each.
+    /// All tiles in the strips that samples are made of.
+    pub(super) fn sample_strips(&self) -> Vec<Strip> {
+        self.strips_of((SAMPLE_STRIP >> self.shape.log2()[2]).max(1))
+    }
+
+    /// All tiles in strips of so many tiles each.
     pub(super) fn strips_of(&self, count: usize) -> Vec<Strip> {
         let [tz, ty, tx] = self.tiles;
         let rows = (0..tz).flat_map(|z| (0..ty).map(move |y| (z, y)));

@@ -34,7 +34,10 @@ simd! {
 
     /// [`predict::mean2`] of `out` and another row.
     pub(super) fn mean2<T: Real>(out: &mut [T], other: &[T]) {
-        out.iter_mut().zip(other).for_each(|(a, &b)| *a = predict::mean2(*a, b));
+        let other = &other[..out.len()];
+        for i in 0..out.len() {
+            out[i] = predict::mean2(out[i], other[i]);
+        }
     }
 
     /// [`predict::mean3`] of `out` and two other rows.
@@ -49,8 +52,8 @@ simd! {
     /// [`predict::coons2`] of z and y: the rows before and after along z, along y, and the corners.
     pub(super) fn coons_zy<T: Real>(out: &mut [T], z: [&[T]; 2], y: [&[T]; 2], corners: [&[T]; 4]) {
         let n = out.len();
-        let (z, y) = (z.map(|row| &row[..n]), y.map(|row| &row[..n]));
-        let c = corners.map(|row| &row[..n]);
+        let (z, y) = ([&z[0][..n], &z[1][..n]], [&y[0][..n], &y[1][..n]]);
+        let c = [&corners[0][..n], &corners[1][..n], &corners[2][..n], &corners[3][..n]];
         for i in 0..n {
             let sides = (z[0][i] + z[1][i]) + (y[0][i] + y[1][i]);
             out[i] = predict::coons2(sides, predict::corners(c[0][i], c[1][i], c[2][i], c[3][i]));
@@ -60,8 +63,8 @@ simd! {
     /// [`predict::coons2`] of z or y (`a`) and x: `x` and `corners` are one longer.
     pub(super) fn coons_x<T: Real>(out: &mut [T], a: [&[T]; 2], x: &[T], corners: [&[T]; 2]) {
         let n = out.len();
-        let a = a.map(|row| &row[..n]);
-        let (x, c) = (&x[..n + 1], corners.map(|row| &row[..n + 1]));
+        let a = [&a[0][..n], &a[1][..n]];
+        let (x, c) = (&x[..n + 1], [&corners[0][..n + 1], &corners[1][..n + 1]]);
         for i in 0..n {
             let sides = (a[0][i] + a[1][i]) + (x[i] + x[i + 1]);
             out[i] = predict::coons2(sides, predict::corners(c[0][i], c[0][i + 1], c[1][i], c[1][i + 1]));
@@ -72,8 +75,9 @@ simd! {
     /// `zx` and `yx` are one longer.
     pub(super) fn coons3<T: Real>(out: &mut [T], z: [&[T]; 2], y: [&[T]; 2], x: &[T], zy: [&[T]; 4], zx: [&[T]; 2], yx: [&[T]; 2]) {
         let n = out.len();
-        let (z, y, zy) = (z.map(|row| &row[..n]), y.map(|row| &row[..n]), zy.map(|row| &row[..n]));
-        let (x, zx, yx) = (&x[..n + 1], zx.map(|row| &row[..n + 1]), yx.map(|row| &row[..n + 1]));
+        let (z, y) = ([&z[0][..n], &z[1][..n]], [&y[0][..n], &y[1][..n]]);
+        let zy = [&zy[0][..n], &zy[1][..n], &zy[2][..n], &zy[3][..n]];
+        let (x, zx, yx) = (&x[..n + 1], [&zx[0][..n + 1], &zx[1][..n + 1]], [&yx[0][..n + 1], &yx[1][..n + 1]]);
         for i in 0..n {
             let faces = ((z[0][i] + z[1][i]) + (y[0][i] + y[1][i])) + (x[i] + x[i + 1]);
             let zy = predict::corners(zy[0][i], zy[1][i], zy[2][i], zy[3][i]);
@@ -91,10 +95,19 @@ simd! {
                 // The last pair may lack its second half.
                 let (pairs, _) = values.as_chunks::<2>();
                 let whole = out.len().min(pairs.len());
-                out[..whole].iter_mut().zip(pairs).for_each(|(out, pair)| *out = pair[0]);
-                out[whole..].iter_mut().zip(values[2 * whole..].iter().step_by(2)).for_each(|(out, &value)| *out = value);
+                let pairs = &pairs[..whole];
+                for i in 0..whole {
+                    out[i] = pairs[i][0];
+                }
+                if let (Some(last), Some(&value)) = (out.get_mut(whole), values.get(2 * whole)) {
+                    *last = value;
+                }
             }
-            _ => out.iter_mut().zip(values.iter().step_by(1 << stride)).for_each(|(out, &value)| *out = value),
+            _ => {
+                for i in 0..out.len() {
+                    out[i] = values[i << stride];
+                }
+            }
         }
     }
 
@@ -112,31 +125,32 @@ simd! {
         const LANES: usize = 8;
         let n = values.len();
         let (predictions, symbols, reconstructed) = (&predictions[..n], &mut symbols[..n], &mut reconstructed[..n]);
-        let mut kept = true;
+        // Flags as words, and no short circuit: either would keep the lanes apart.
+        let mut lost = 0u32;
         for i in 0..n {
             let (symbol, value, fits) = quantiser.quantise(values[i], predictions[i]);
             symbols[i] = symbol;
             reconstructed[i] = value;
-            // No short circuit: that would keep the lanes apart.
-            kept &= fits & (value != forbidden);
+            lost |= u32::from(!fits) | u32::from(value == forbidden);
         }
         let mut worst = [0.0f64; LANES];
         let (values, rest) = values.as_chunks::<LANES>();
         let (decoded, rest_decoded) = reconstructed.as_chunks::<LANES>();
-        let mut beyond = false;
+        let mut beyond = [0u64; LANES];
         for (values, decoded) in values.iter().zip(decoded) {
             for lane in 0..LANES {
                 let error = Real::abs(values[lane].to_f64() - decoded[lane].to_f64());
-                beyond |= !(error <= bound);
+                beyond[lane] |= if error <= bound { 0 } else { u64::MAX };
                 worst[lane] = if error > worst[lane] { error } else { worst[lane] };
             }
         }
         for (lane, (&value, &decoded)) in rest.iter().zip(rest_decoded).enumerate() {
             let error = Real::abs(value.to_f64() - decoded.to_f64());
-            beyond |= !(error <= bound);
+            beyond[lane] |= if error <= bound { 0 } else { u64::MAX };
             worst[lane] = if error > worst[lane] { error } else { worst[lane] };
         }
-        (kept && !beyond).then(|| worst.into_iter().fold(0.0, |a, b| if b > a { b } else { a }))
+        let kept = lost == 0 && beyond.iter().fold(0, |any, beyond| any | beyond) == 0;
+        kept.then(|| worst.into_iter().fold(0.0, |a, b| if b > a { b } else { a }))
     }
 
     /// Reconstructs a row; whether one of its symbols is `escaped`.

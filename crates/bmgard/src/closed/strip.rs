@@ -1,8 +1,8 @@
 //! The nodes of a strip of tiles, refined level by level.
 
+use bmgard_core::Real;
 use bmgard_core::closed::predict::{self, Neighbours};
 use bmgard_core::closed::{Kind, Predictor, Side};
-use bmgard_core::Real;
 
 use super::plan::{Class, Plan, Strip};
 use super::rows::{self, AFTER, BEFORE, RowWeights};
@@ -188,9 +188,7 @@ impl<T: Real> Nodes<T> {
         let len = axes[2].len(odd(2) == 1);
         let (nz, ny) = (axes[0].len(odd(0) == 1), if len > 0 { axes[1].len(odd(1) == 1) } else { 0 });
         let spacing = axes[2].spacing;
-        (0..nz).flat_map(move |z| {
-            (0..ny).map(move |y| Row { z, y, node: [at(0, z), at(1, y), at(2, 0)], spacing, len })
-        })
+        (0..nz).flat_map(move |z| (0..ny).map(move |y| Row { z, y, node: [at(0, z), at(1, y), at(2, 0)], spacing, len }))
     }
 
     /// The values of a row.
@@ -206,28 +204,21 @@ impl<T: Real> Nodes<T> {
         let axes = class.axes;
         match predictor {
             Predictor::Axis(kind, axis) => self.predict_along(kind, axis, axes, row, out),
-            _ if !self.is_two_sided(axes, row) => {
-                for index in 0..out.len() {
-                    out[index] = self.predict_node(predictor, axes, [row.z, row.y, index]);
-                }
+            _ if self.two_sided(axes, row) == 0 => {
+                // Two axes, neither of them x.
+                let (z, y) = (row.z, row.y);
+                out.copy_from_slice(&lattice.row(2, z, y)[..row.len]);
+                rows::mean2(out, &lattice.row(1, z, y)[..row.len]);
             }
-            Predictor::Mean => {
-                let mut odd = (0..3).filter(|axis| axes >> axis & 1 == 1);
-                self.predict_along(Kind::Cubic, odd.next().unwrap_or(0), axes, row, out);
-                let mut others = 0;
-                for axis in odd {
-                    scratch[others].resize(out.len(), T::ZERO);
-                    self.predict_along(Kind::Cubic, axis, axes, row, &mut scratch[others]);
-                    others += 1;
-                }
-                if others == 1 { rows::mean2(out, &scratch[0]) } else { rows::mean3(out, &scratch[0], &scratch[1]) }
-            }
+            Predictor::Mean => self.predict_mean(Kind::Cubic, axes, row, out, &mut scratch),
+            Predictor::Coons if self.two_sided(axes, row) != axes => self.predict_mean(Kind::Linear, axes, row, out, &mut scratch),
             Predictor::Coons => {
                 // The rows before and after along z or y, and those between two of the axes.
                 let (z, y) = (row.z, row.y);
                 let along_z = |set: usize| [lattice.row(set, z, y), lattice.row(set, z + 1, y)];
                 let along_y = |set: usize| [lattice.row(set, z, y), lattice.row(set, z, y + 1)];
-                let four = |set: usize| [(z, y), (z, y + 1), (z + 1, y), (z + 1, y + 1)].map(|(z, y)| lattice.row(set, z, y));
+                let row = |set: usize, z: usize, y: usize| lattice.row(set, z, y);
+                let four = |set: usize| [row(set, z, y), row(set, z, y + 1), row(set, z + 1, y), row(set, z + 1, y + 1)];
                 let open = axes & 4 == 4 && lattice.axes[2].open();
                 let inside = out.len() - usize::from(open);
                 let all = &mut out[..inside];
@@ -247,9 +238,27 @@ impl<T: Real> Nodes<T> {
         self.scratch = scratch;
     }
 
-    /// Whether a row's nodes have neighbours after them along z and y, where these are odd.
-    fn is_two_sided(&self, axes: usize, row: &Row) -> bool {
-        (0..2).all(|axis| axes >> axis & 1 == 0 || [row.z, row.y][axis] + 1 < self.now.axes[axis].even)
+    /// The odd axes along which a row's nodes have neighbours after them, but perhaps for its last node.
+    fn two_sided(&self, axes: usize, row: &Row) -> usize {
+        (0..2).filter(|&axis| [row.z, row.y][axis] + 1 >= self.now.axes[axis].even).fold(axes, |axes, axis| axes & !(1 << axis))
+    }
+
+    /// The mean of the predictions along the two-sided axes.
+    fn predict_mean(&self, kind: Kind, axes: usize, row: &Row, out: &mut [T], scratch: &mut [Vec<T>; 2]) {
+        let two_sided = self.two_sided(axes, row);
+        let mut odd = (0..3).filter(|axis| two_sided >> axis & 1 == 1);
+        self.predict_along(kind, odd.next().unwrap_or(0), axes, row, out);
+        let mut others = 0;
+        for axis in odd {
+            scratch[others].resize(out.len(), T::ZERO);
+            self.predict_along(kind, axis, axes, row, &mut scratch[others]);
+            others += 1;
+        }
+        match others {
+            0 => {}
+            1 => rows::mean2(out, &scratch[0]),
+            _ => rows::mean3(out, &scratch[0], &scratch[1]),
+        }
     }
 
     fn predict_along(&self, kind: Kind, axis: usize, axes: usize, row: &Row, out: &mut [T]) {
@@ -260,13 +269,14 @@ impl<T: Real> Nodes<T> {
         let index = [row.z, row.y][axis];
         let side = self.now.axes[axis].side(index);
         // Where there is no neighbour, any row will do.
-        let near = [side.before3, true, side.after1, side.after3];
-        let neighbours = [0, 1, 2, 3].map(|i| {
-            let index = if near[i] { index + i - 1 } else { index };
-            let (z, y) = if axis == 0 { (index, row.y) } else { (row.z, index) };
-            self.now.row(set, z, y)
-        });
-        rows::along(out, neighbours, side.weights(kind).map(T::from_f64));
+        let at = |near: bool, other: usize| {
+            let index = if near { other } else { index };
+            if axis == 0 { self.now.row(set, index, row.y) } else { self.now.row(set, row.z, index) }
+        };
+        let before3 = at(side.before3, index.wrapping_sub(1));
+        let neighbours = [before3, at(true, index), at(side.after1, index + 1), at(side.after3, index + 2)];
+        let [a, b, c, d] = side.weights(kind);
+        rows::along(out, neighbours, [T::from_f64(a), T::from_f64(b), T::from_f64(c), T::from_f64(d)]);
     }
 
     fn predict_node(&self, predictor: Predictor, axes: usize, node: [usize; 3]) -> T {

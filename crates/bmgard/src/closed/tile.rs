@@ -34,17 +34,23 @@ struct Group {
 
 impl Group {
     #[inline(always)]
-    fn new(places: &[i32; TILE_NODES], order: &[u16]) -> Self {
+    fn new(places: &[i32; TILE_NODES], order: &[u16; GROUP]) -> Self {
         let mut symbols = [0i32; GROUP];
-        for (symbol, &place) in symbols.iter_mut().zip(order) {
-            *symbol = places[usize::from(place) % TILE_NODES];
-        }
-        let (mut nonzero, mut negative) = (0, 0);
         for lane in 0..GROUP {
-            nonzero |= u32::from(symbols[lane] != 0) << lane;
-            negative |= u32::from(symbols[lane] < 0) << lane;
+            symbols[lane] = places[usize::from(order[lane]) % TILE_NODES];
         }
-        Self { magnitudes: symbols.map(i32::unsigned_abs), nonzero, negative }
+        // Plain loops: closures would not be compiled for more instructions.
+        let (mut magnitudes, mut nonzero, mut negative) = ([0; GROUP], 0, 0);
+        for lane in 0..GROUP {
+            magnitudes[lane] = symbols[lane].unsigned_abs();
+        }
+        for lane in 0..GROUP {
+            nonzero |= u32::from(magnitudes[lane] != 0) << lane;
+        }
+        for lane in 0..GROUP {
+            negative |= (symbols[lane] as u32 >> 31) << lane;
+        }
+        Self { magnitudes, nonzero, negative }
     }
 }
 
@@ -156,11 +162,15 @@ fn encode_portable<T: Value>(plan: &Plan, places: &[i32; TILE_NODES], escapes: &
 
 /// A stream's magnitudes summed up: their sum and number over live symbols.
 #[inline(always)]
-fn parameter<B: Bits>(groups: &[Group]) -> Option<u32> {
+fn parameter(groups: &[Group]) -> Option<u32> {
     let (mut sum, mut count) = (0u64, 0);
-    for group in groups.iter().filter(|group| group.nonzero != 0) {
-        sum += group.magnitudes.iter().map(|&m| u64::from(m)).sum::<u64>();
-        count += live(quads(group.nonzero)).count_ones();
+    for group in groups {
+        if group.nonzero != 0 {
+            for lane in 0..GROUP {
+                sum += u64::from(group.magnitudes[lane]);
+            }
+            count += live(quads(group.nonzero)).count_ones();
+        }
     }
     if count == 0 {
         return None;
@@ -169,9 +179,15 @@ fn parameter<B: Bits>(groups: &[Group]) -> Option<u32> {
     let mut best = (u64::MAX, 0);
     for k in least..least + tries {
         let mut bits = 0u64;
-        for group in groups.iter().filter(|group| group.nonzero != 0) {
+        for group in groups {
+            if group.nonzero == 0 {
+                continue;
+            }
+            let mut all = 0;
+            for lane in 0..GROUP {
+                all += length(group.magnitudes[lane], k);
+            }
             // Symbols that are not live are 0: what they would cost, the same for all of them, is taken off.
-            let all: u32 = group.magnitudes.iter().map(|&magnitude| length(magnitude, k)).sum();
             bits += u64::from(all - (GROUP as u32 - live(quads(group.nonzero)).count_ones()) * (k + 1));
         }
         if bits < best.0 {
@@ -185,12 +201,14 @@ fn parameter<B: Bits>(groups: &[Group]) -> Option<u32> {
 fn encode_with<T: Value, B: Bits>(plan: &Plan, places: &[i32; TILE_NODES], escapes: &mut [(u16, T)], coder: &mut Coder) -> usize {
     let Coder { groups, bytes } = coder;
     groups.clear();
-    groups.extend(plan.order.chunks_exact(GROUP).map(|order| Group::new(places, order)));
+    for order in plan.order.as_chunks::<GROUP>().0 {
+        groups.push(Group::new(places, order));
+    }
     let mut parameters = [None; bmgard_core::closed::geometry::MAX_STREAMS];
     let mut flags = u64::from(!escapes.is_empty());
     let mut count = 1;
     for (stream, range) in streams(plan).enumerate() {
-        parameters[stream] = parameter::<B>(&groups[range.start / GROUP..range.end / GROUP]);
+        parameters[stream] = parameter(&groups[range.start / GROUP..range.end / GROUP]);
         flags |= u64::from(parameters[stream].is_some()) << count;
         count += 1;
     }
@@ -234,7 +252,10 @@ fn encode_group<B: Bits>(writer: &mut BitWriter<'_>, group: &Group, k: u32) {
     let quads = quads(group.nonzero);
     writer.put(u64::from(quads), 8);
     let live = live(quads);
-    let quotients = group.magnitudes.map(|magnitude| magnitude >> k);
+    let mut quotients = [0; GROUP];
+    for lane in 0..GROUP {
+        quotients[lane] = group.magnitudes[lane] >> k;
+    }
     let mut above = live;
     let mut plane = 0;
     while above != 0 && plane < MAX_PLANES {
@@ -321,7 +342,7 @@ fn decode_with<T: Value, B: Bits>(plan: &Plan, bytes: &[u8], places: &mut [i32; 
             *any = take(&mut reader, (count - first).min(GROUP) as u32);
         }
         for group in (0..count).filter(|group| any[group / GROUP] >> (group % GROUP) & 1 == 1) {
-            let order = &plan.order[range.start + group * GROUP..][..GROUP];
+            let order = &plan.order.as_chunks::<GROUP>().0[range.start / GROUP + group];
             decode_group::<B>(&mut reader, k, order, places);
         }
     }
@@ -351,7 +372,7 @@ fn decode_with<T: Value, B: Bits>(plan: &Plan, bytes: &[u8], places: &mut [i32; 
 }
 
 #[inline(always)]
-fn decode_group<B: Bits>(reader: &mut BitReader<'_>, k: u32, order: &[u16], places: &mut [i32; TILE_NODES]) {
+fn decode_group<B: Bits>(reader: &mut BitReader<'_>, k: u32, order: &[u16; GROUP], places: &mut [i32; TILE_NODES]) {
     let quads = take(reader, 8);
     let live = live(quads);
     let mut quotients = [0u32; GROUP];
@@ -394,9 +415,14 @@ fn decode_group<B: Bits>(reader: &mut BitReader<'_>, k: u32, order: &[u16], plac
         quotients[above.trailing_zeros() as usize] = take(reader, 32);
         above &= above - 1;
     }
-    for (lane, &place) in order.iter().enumerate() {
+    let mut symbols = [0i32; GROUP];
+    for lane in 0..GROUP {
         // Masked so that no damaged archive holds a magnitude that an i32 does not.
         let magnitude = ((quotients[lane] << k | low[lane]) & 0x7FFF_FFFF) as i32;
-        places[usize::from(place) % TILE_NODES] = if negative >> lane & 1 == 1 { -magnitude } else { magnitude };
+        let sign = -((negative >> lane & 1) as i32);
+        symbols[lane] = (magnitude ^ sign) - sign;
+    }
+    for lane in 0..GROUP {
+        places[usize::from(order[lane]) % TILE_NODES] = symbols[lane];
     }
 }

@@ -437,7 +437,11 @@ fn fast() -> Vec<Case> {
         case.name = format!("fast {}", case.name);
     }
     // One of three single planted numbers will do.
-    out.into_iter().enumerate().filter(|(index, case)| !case.name.starts_with("fast positions") || index % 3 == 0).map(|(_, case)| case).collect()
+    out.into_iter()
+        .enumerate()
+        .filter(|(index, case)| !case.name.starts_with("fast positions") || index % 3 == 0)
+        .map(|(_, case)| case)
+        .collect()
 }
 
 /// Every shape of tiles, on fields that end within them, on them, and one node after them.

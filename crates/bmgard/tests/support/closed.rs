@@ -149,12 +149,7 @@ pub(super) fn decode<T: Value>(chunk: &Chunk, sides: [usize; 3], dims: [usize; 3
     out
 }
 
-fn decode_tile<T: Value>(
-    bytes: &[u8],
-    streams: &[Vec<Option<[usize; 3]>>],
-    sides: [usize; 3],
-    mut set: impl FnMut([usize; 3], Coded<T>),
-) {
+fn decode_tile<T: Value>(bytes: &[u8], streams: &[Vec<Option<[usize; 3]>>], sides: [usize; 3], mut set: impl FnMut([usize; 3], Coded<T>)) {
     let mut bits = Bits(bytes, 0);
     let escapes = bits.bit() == 1;
     let live: Vec<bool> = streams.iter().map(|_| bits.bit() == 1).collect();
@@ -178,7 +173,8 @@ fn decode_tile<T: Value>(
             }
             let mut low = [0u64; 32];
             lanes.iter().for_each(|&lane| low[lane] = number(&mut bits, k));
-            let negative: Vec<usize> = lanes.iter().copied().filter(|&lane| (quotients[lane] | low[lane]) != 0 && bits.bit() == 1).collect();
+            let negative: Vec<usize> =
+                lanes.iter().copied().filter(|&lane| (quotients[lane] | low[lane]) != 0 && bits.bit() == 1).collect();
             above.iter().for_each(|&lane| quotients[lane] = number(&mut bits, 32));
             for lane in lanes {
                 let magnitude = ((quotients[lane] << k) + low[lane]) as i64;
