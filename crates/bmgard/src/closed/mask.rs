@@ -1,14 +1,17 @@
 //! The flags of special values, predicted from their neighbours: what is coded is where the prediction fails.
 //!
 //! A flag's context is made of those at z-1, y-1, (y-1, x-1) and x-1 (bits 0 to 3), unset beyond the chunk. A table says for each
-//! context what the flag is taken to be. The distances between failures are exponential Golomb codes.
+//! context what the flag is taken to be. The distances between failures are exponential Golomb codes, apart for contexts of equal flags,
+//! where failures are rare, and for all others.
 
+use crate::archive::Fields;
 use crate::bits::{BitReader, BitWriter};
 use crate::plan::Dims;
 use crate::special::Mask;
 
-/// Bytes of the table, the codes' parameter and their number.
-const HEAD: usize = 11;
+/// Bytes of the table and, for both kinds of contexts, of the codes' parameter, number and bytes.
+const HEAD: usize = 2 + 2 * KIND;
+const KIND: usize = 1 + 8 + 8;
 
 /// The longest distance that can be coded has this many bits.
 const DISTANCE_BITS: u32 = 40;
@@ -86,77 +89,114 @@ pub(super) fn write(mask: &Mask, dims: Dims) -> Vec<u8> {
         }
     }
     let table = (0..16).filter(|&number| counts[number][1] > counts[number][0]).fold(0u16, |table, number| table | 1 << number);
-    let mut distances = Vec::new();
-    let mut since = 0u64;
+    let mut distances = [Vec::new(), Vec::new()];
+    let mut since = [0u64; 2];
     for word in words(mask, dims) {
         let keep = u64::MAX >> (64 - word.count);
-        let mut failures = word.flags ^ predict(word.context, table, keep);
-        let mut start = 0;
-        while failures != 0 {
-            let at = u64::from(failures.trailing_zeros());
-            distances.push(since + at - start);
-            (since, start) = (0, at + 1);
-            failures &= failures - 1;
+        let equal = matching(word.context, 0, keep) | matching(word.context, 15, keep);
+        let failures = word.flags ^ predict(word.context, table, keep);
+        for (kind, among) in [equal, keep & !equal].into_iter().enumerate() {
+            let mut failures = failures & among;
+            let mut start = 0;
+            while failures != 0 {
+                let at =
+                    u64::from((among & (failures.trailing_zeros().checked_sub(1).map_or(0, |bit| u64::MAX >> (63 - bit)))).count_ones());
+                distances[kind].push(since[kind] + at - start);
+                (since[kind], start) = (0, at + 1);
+                failures &= failures - 1;
+            }
+            since[kind] += u64::from(among.count_ones()) - start;
         }
-        since += word.count as u64 - start;
     }
+    let mut out = table.to_le_bytes().to_vec();
+    let codes = distances.each_ref().map(|distances| write_distances(distances));
+    for ((k, bytes), distances) in codes.iter().zip(&distances) {
+        out.push(*k as u8);
+        out.extend((distances.len() as u64).to_le_bytes());
+        out.extend((bytes.len() as u64).to_le_bytes());
+    }
+    codes.into_iter().for_each(|(_, bytes)| out.extend(bytes));
+    out
+}
+
+/// The best parameter for some distances, and their codes.
+fn write_distances(distances: &[u64]) -> (u32, Vec<u8>) {
     let bits = |k: u32| distances.iter().map(|&distance| u64::from(2 * code(distance, k).0 + 1 + k)).sum::<u64>();
     let k = (0..20).min_by_key(|&k| bits(k)).unwrap_or(0);
-    let mut out = vec![0; HEAD + bits(k).div_ceil(8) as usize + BitWriter::SLACK];
-    out[..2].copy_from_slice(&table.to_le_bytes());
-    out[2] = k as u8;
-    out[3..HEAD].copy_from_slice(&(distances.len() as u64).to_le_bytes());
-    let mut writer = BitWriter::new(&mut out[HEAD..]);
-    for distance in distances {
+    let mut out = vec![0; bits(k).div_ceil(8) as usize + BitWriter::SLACK];
+    let mut writer = BitWriter::new(&mut out);
+    for &distance in distances {
         let (n, shifted) = code(distance, k);
         writer.put((1 << n) - 1, n + 1);
         writer.put(shifted & ((1 << (k + n)) - 1), k + n);
     }
-    let length = HEAD + writer.finish();
+    let length = writer.finish();
     out.truncate(length);
-    out
+    (k, out)
 }
 
 /// Distances, one after the other.
 struct Distances<'a> {
     reader: BitReader<'a>,
+    bytes: usize,
     left: u64,
     k: u32,
+    /// The flags until the next failure.
+    until: u64,
 }
 
-impl Distances<'_> {
-    /// The flags until the next failure, more than any chunk has where there is none; `None` for a code that is none.
-    fn next(&mut self) -> Option<u64> {
-        let Some(left) = self.left.checked_sub(1) else { return Some(u64::MAX) };
+impl<'a> Distances<'a> {
+    /// Takes a kind's entry off the head and its codes off the rest, and reads the first distance.
+    fn new(head: &mut Fields<'_>, rest: &mut &'a [u8]) -> Option<Self> {
+        let what = "the flags of special values";
+        let (k, left, length) = (u32::from(head.u8(what).ok()?), head.u64(what).ok()?, head.u64(what).ok()?);
+        let (codes, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        *rest = after;
+        if k >= 20 || left / 8 > codes.len() as u64 {
+            return None;
+        }
+        let mut distances = Self { reader: BitReader::new(codes, 0), bytes: codes.len(), left, k, until: 0 };
+        distances.next().then_some(distances)
+    }
+
+    /// Reads the next distance, more than any chunk has flags where there is none; whether there is a code, or none is left.
+    fn next(&mut self) -> bool {
+        let Some(left) = self.left.checked_sub(1) else {
+            self.until = u64::MAX;
+            return true;
+        };
         self.left = left;
         self.reader.refill();
         let n = self.reader.word().trailing_ones();
         if n + self.k > DISTANCE_BITS {
-            return None;
+            return false;
         }
         self.reader.skip(n + 1);
         self.reader.refill();
         let shifted = self.reader.word() & ((1 << (self.k + n)) - 1) | 1 << (self.k + n);
         self.reader.skip(self.k + n);
-        Some(shifted - (1 << self.k))
+        self.until = shifted - (1 << self.k);
+        true
+    }
+
+    /// Whether the last failure is behind, and the codes end with their bytes.
+    fn is_done(&mut self) -> bool {
+        let used = self.reader.used();
+        self.reader.refill();
+        // Of the endless distance after the last failure something is left.
+        self.until > 2 << DISTANCE_BITS && self.left == 0 && used == self.bytes && self.reader.word() & 0x7F == 0
     }
 }
 
 /// Reads what [`write`] wrote; `None` where it is not that.
 pub(super) fn read(bytes: &[u8], dims: Dims) -> Option<Mask> {
-    let (head, codes) = bytes.split_at_checked(HEAD)?;
-    let table = u16::from_le_bytes([head[0], head[1]]);
-    let k = u32::from(head[2]);
-    let (_, count) = head.split_last_chunk()?;
-    let count = u64::from_le_bytes(*count);
-    if k >= 20 || count / 8 > codes.len() as u64 {
-        return None;
-    }
+    let (head, mut rest) = bytes.split_at_checked(HEAD)?;
+    let mut head = Fields(head);
+    let table = head.u16("the flags of special values").ok()?;
+    let mut kinds = [Distances::new(&mut head, &mut rest)?, Distances::new(&mut head, &mut rest)?];
     let dims = dims.map(|n| n as usize);
     let [nz, ny, nx] = dims;
     let mut mask = Mask::new(nz * ny * nx);
-    let mut distances = Distances { reader: BitReader::new(codes, 0), left: count, k };
-    let mut until = distances.next()?;
     for (z, y) in (0..nz).flat_map(|z| (0..ny).map(move |y| (z, y))) {
         for x in (0..nx).step_by(64) {
             let position = (z * ny + y) * nx + x;
@@ -165,33 +205,33 @@ pub(super) fn read(bytes: &[u8], dims: Dims) -> Option<Mask> {
             let mut context = neighbours(&mask, dims, z, y, x, position).map(|word| word & keep);
             let before = context[3] & 1;
             let same = [0, keep].into_iter().position(|all| context[..3] == [all; 3] && before == all & 1);
-            if let Some(set) = same.filter(|&set| until >= count as u64 && usize::from(table >> (15 * set) & 1 == 1) == set) {
+            let predicted = |set: usize| usize::from(table >> (15 * set) & 1 == 1);
+            if let Some(set) = same.filter(|&set| kinds[0].until >= count as u64 && predicted(set) == set) {
                 // In the midst of the mask, or far from it.
                 mask.set64(position, if set == 1 { keep } else { 0 });
-                until -= count as u64;
+                kinds[0].until -= count as u64;
                 continue;
             }
             let (mut flags, mut left) = (0, before);
             for bit in 0..count {
                 context[3] = left << bit;
                 let number = (0..4).fold(0, |number, i| number | (context[i] >> bit & 1) << i);
+                let kind = &mut kinds[usize::from(number != 0 && number != 15)];
                 left = u64::from(table >> number & 1);
-                if until == 0 {
+                if kind.until == 0 {
                     left ^= 1;
-                    until = distances.next()?;
+                    if !kind.next() {
+                        return None;
+                    }
                 } else {
-                    until -= 1;
+                    kind.until -= 1;
                 }
                 flags |= left << bit;
             }
             mask.set64(position, flags);
         }
     }
-    let used = distances.reader.used();
-    distances.reader.refill();
-    // Of the endless distance after the last failure something is left.
-    let whole = until > 2 << DISTANCE_BITS && distances.left == 0 && used == codes.len() && distances.reader.word() & 0x7F == 0;
-    whole.then_some(mask)
+    (rest.is_empty() && kinds.iter_mut().all(Distances::is_done)).then_some(mask)
 }
 
 #[cfg(test)]
@@ -232,7 +272,7 @@ mod tests {
             check(dims, |_, _, x| x % 2 == 0);
             check(dims, |z, y, x| z + y + x == 0);
             assert!(check(dims, |_, _, _| false) == HEAD);
-            assert!(check(dims, |_, _, _| true) < 32);
+            assert!(check(dims, |_, _, _| true) < HEAD + 12);
         }
         // A coast that is the same in all slices.
         let size = check([10, 100, 200], |_, y, x| (x as f64 - 100.0).hypot(y as f64 - 50.0) < 40.0);

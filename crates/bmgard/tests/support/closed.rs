@@ -318,27 +318,36 @@ fn mask(bytes: &[u8], dims: [usize; 3]) -> Vec<bool> {
         return out.values;
     }
     let table = words(&bytes[..2], 2).next().unwrap();
-    let (k, count) = (usize::from(bytes[2]), words(&bytes[3..11], 8).next().unwrap());
-    let mut bits = Bits(&bytes[11..], 0);
-    let mut distances = (0..count)
-        .map(|_| {
-            let mut n = 0;
-            while bits.bit() == 1 {
-                n += 1;
-            }
-            (1 << (k + n)) + number(&mut bits, k + n) - (1 << k)
+    let mut codes = &bytes[36..];
+    let mut kinds: Vec<_> = bytes[2..36]
+        .chunks(17)
+        .map(|entry| {
+            let k = usize::from(entry[0]);
+            let [count, length] = [&entry[1..9], &entry[9..]].map(|number| words(number, 8).next().unwrap());
+            let (these, rest) = codes.split_at(length as usize);
+            codes = rest;
+            let mut bits = Bits(these, 0);
+            let distances = (0..count).map(|_| {
+                let mut n = 0;
+                while bits.bit() == 1 {
+                    n += 1;
+                }
+                (1 << (k + n)) + number(&mut bits, k + n) - (1 << k)
+            });
+            let mut distances = distances.collect::<Vec<u64>>().into_iter();
+            (distances.next(), distances)
         })
-        .collect::<Vec<u64>>()
-        .into_iter();
-    let mut until = distances.next();
+        .collect();
     for [z, y, x] in nodes(dims) {
         let at = |back: [usize; 3]| z >= back[0] && y >= back[1] && x >= back[2] && out.get([z - back[0], y - back[1], x - back[2]]);
         let context = [[1, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1]].iter().enumerate().map(|(bit, &back)| usize::from(at(back)) << bit);
-        let predicted = table >> context.sum::<usize>() & 1 == 1;
-        let fails = until == Some(0);
-        until = if fails { distances.next() } else { until.map(|until| until - 1) };
+        let context = context.sum::<usize>();
+        let predicted = table >> context & 1 == 1;
+        let (until, distances) = &mut kinds[usize::from(context != 0 && context != 15)];
+        let fails = *until == Some(0);
+        *until = if fails { distances.next() } else { until.map(|until| until - 1) };
         out.set([z, y, x], predicted != fails);
     }
-    assert!(until.is_none());
+    assert!(codes.is_empty() && kinds.iter().all(|(until, _)| until.is_none()));
     out.values
 }
