@@ -10,10 +10,8 @@
 //! x = 4) and multiples of min(2 s, the tile's side) along the others. Levels go from coarse to fine, and on a level the classes go by
 //! the number of their odd axes ([`CLASSES`]); those with the same number are independent of each other.
 //!
-//! * [`geometry`]: where nodes are, and where their symbols stand in a tile's stream;
-//! * [`predict`]: the predictors;
-//! * [`quantise`]: residuals;
-//! * [`rice`]: the coder of mode `fast`.
+//! [`geometry`] tells where nodes are, and where their symbols stand in a tile's stream; [`predict`] and [`quantise`] what is computed at
+//! each node, and [`rice`] how mode `fast` codes it.
 
 pub mod geometry;
 pub mod predict;

@@ -26,6 +26,17 @@ impl<T: Value> Symbols<T> {
     }
 }
 
+/// What a strip is decoded from.
+#[derive(Clone, Copy)]
+pub(super) struct Coded<'a, T> {
+    pub(super) scheme: &'a Scheme<T>,
+    /// Of all tiles.
+    pub(super) anchors: &'a [T],
+    /// Of the tiles of the strip's closed box, at least.
+    pub(super) symbols: &'a Symbols<T>,
+    pub(super) mask: Option<&'a Mask>,
+}
+
 /// Buffers for one strip after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Decoder<T> {
@@ -36,17 +47,9 @@ pub(super) struct Decoder<T> {
 }
 
 impl<T: Value> Decoder<T> {
-    /// Decodes a strip; `symbols` has the tiles of its closed box. Its own nodes go to their places in the chunk.
-    pub(super) fn run(
-        &mut self,
-        plan: &Plan,
-        strip: &Strip,
-        scheme: &Scheme<T>,
-        anchors: &[T],
-        symbols: &Symbols<T>,
-        mask: Option<&Mask>,
-        out: &Shared<'_, T>,
-    ) {
+    /// Decodes a strip. Its own nodes go to their places in the chunk.
+    pub(super) fn run(&mut self, plan: &Plan, strip: &Strip, coded: Coded<'_, T>, out: &Shared<'_, T>) {
+        let Coded { scheme, anchors, symbols, mask } = coded;
         self.nodes.start(plan, strip, anchors);
         self.masked = mask.is_some_and(|mask| self.nodes.box_rows(plan).any(|range| mask.any(range)));
         let mut level = plan.shape.levels() - 1;

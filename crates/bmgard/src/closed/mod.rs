@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use bmgard_core::closed::{Kind, Predictor, TILE_NODES, TileShape};
 use rayon::prelude::*;
 
-use self::decode::{Decoder, Symbols};
+use self::decode::{Coded, Decoder, Symbols};
 use self::encode::{Encoder, Scheme, Source};
 use self::plan::{Plan, Strip};
 use self::tile::Coder;
@@ -27,7 +27,7 @@ use crate::special::Specials;
 use crate::{ClassInfo, DType, Error, Result, Value};
 
 /// A coded chunk, its worst error, and how many values are escaped.
-pub(crate) type Coded = (Chunk<'static>, f64, u64);
+pub(crate) type CodedChunk = (Chunk<'static>, f64, u64);
 
 /// Codes a chunk whose values are `values` in C order. `forbidden` is a fill value that valid values come near to, or NaN.
 pub(crate) fn code_chunk<T: Value>(
@@ -37,7 +37,7 @@ pub(crate) fn code_chunk<T: Value>(
     specials: Option<&Specials<T>>,
     bound: f64,
     forbidden: T,
-) -> Coded {
+) -> CodedChunk {
     let plan = Plan::new(dims, shape);
     let source = Source { values, mask: specials.map(|specials| &specials.mask), bound, forbidden };
     let mut steps = steps::equal(&plan, &source);
@@ -173,8 +173,9 @@ pub(crate) fn decode_chunk<T: Value>(shape: TileShape, dims: Dims, chunk: &Chunk
             }
         }
         let strips = strips.iter().filter(|strip| (first..end).contains(&strip.tile[0])).collect::<Vec<_>>();
+        let coded = Coded { scheme: &scheme, anchors: &anchors, symbols: &symbols, mask };
         strips.par_iter().for_each_init(Decoder::default, |decoder, strip| {
-            decoder.run(&plan, strip, &scheme, &anchors, &symbols, mask, &shared);
+            decoder.run(&plan, strip, coded, &shared);
         });
     }
     if let Some(specials) = specials {
@@ -360,7 +361,8 @@ mod tests {
                 }
             }
             let mut alone = vec![T::ZERO; values.len()];
-            Decoder::default().run(&plan, &strip, &scheme, &anchors_here, &symbols, mask, &Shared::new(&mut alone));
+            let coded = Coded { scheme: &scheme, anchors: &anchors_here, symbols: &symbols, mask };
+            Decoder::default().run(&plan, &strip, coded, &Shared::new(&mut alone));
             let (low, size) = plan.tile_box(strip.tile);
             for (z, y) in (0..size[0]).flat_map(|z| (0..size[1]).map(move |y| (z, y))) {
                 let at = ((low[0] + z) * plan.dims[1] + low[1] + y) * plan.dims[2] + low[2];
