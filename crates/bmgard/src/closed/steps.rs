@@ -13,9 +13,15 @@ const LEAST_SHARE: f64 = 0.25;
 /// The share of residuals that are 0 from which on coarser levels get smaller steps.
 pub(super) const MOSTLY_ZEROS: f64 = 0.9;
 
+/// [`Quantiser::widest_step`], or the least number of the type where that is 0: the check of each value escapes what such a step breaks.
+fn widest<T: Value>(bound: f64) -> T {
+    let step = Quantiser::<T>::widest_step(bound);
+    if step > T::ZERO { step } else { T::from_bits_u64(1) }
+}
+
 /// Equal steps of twice the bound; the finest level's first, the anchors' last.
 pub(super) fn equal<T: Value>(plan: &Plan, source: &Source<'_, T>) -> Vec<T> {
-    vec![near_ulp(source).unwrap_or_else(|| Quantiser::widest_step(source.bound)); plan.shape.levels() + 1]
+    vec![near_ulp(source).unwrap_or_else(|| widest(source.bound)); plan.shape.levels() + 1]
 }
 
 /// Steps that shrink with the level. Errors of coarse nodes spread to all that are predicted from them, so at ratios where nearly all
@@ -24,7 +30,7 @@ pub(super) fn shrinking<T: Value>(plan: &Plan, source: &Source<'_, T>) -> Vec<T>
     let mut share = 1.0;
     (0..=plan.shape.levels())
         .map(|_| {
-            let step = Quantiser::widest_step(source.bound * share);
+            let step = widest(source.bound * share);
             share = (share * SHRINKING).max(LEAST_SHARE);
             step
         })
