@@ -221,6 +221,13 @@ fn fill_values_come_back_and_do_not_count() {
     assert!(x.iter().zip(&y).all(|(x, y)| if *x == 9.96921e36 { x.to_bits() == y.to_bits() } else { keeps(bound, &[*x], &[*y]) }));
     room.ok(&["compare", "sea_3x40x50.f32", "sea.raw", "--rel-range", "1e-3", "--fill", "9.96921e36"]);
     // A negative number after a flag is a value, not another flag.
+    let output = room.run(&["compress", "sea_3x40x50.f32", "auto.bmg", "--rel-range", "1e-3", "--fill", "auto"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("9.96921e36 marks missing data"), "{stderr}");
+    assert_eq!(fs::read(room.path().join("auto.bmg")).unwrap(), fs::read(room.path().join("sea.bmg")).unwrap());
+    let output = room.run(&["compress", F32, "none.bmg", "--abs", "1", "--fill", "auto"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no fill value was found"));
+
     room.ok(&["compress", F32, "n.bmg", "--abs", "1", "--fill", "-1e10"]);
     assert_eq!(room.json(&["inspect", "n.bmg", "--json"])["fill"], -1e10);
 }
@@ -251,10 +258,13 @@ fn bad_arguments_are_usage_errors() {
     room.fails(&["compress", F32], USAGE, "<OUTPUT>");
     room.fails(&["inspect"], USAGE, "<ARCHIVE>");
     room.fails(&["gen", "mountains", "m_2x2.f32"], USAGE, "turbulence");
-    for mode in ["fast", "ratio", "turbo"] {
+    for mode in ["ratio", "turbo"] {
         room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", mode], USAGE, "not available yet");
     }
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "best"], USAGE, "paper");
+    room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "fast", "--local-levels", "1"], USAGE, "no choice of levels");
+    room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "paper", "--tile", "64x64"], USAGE, "no choice of tiles");
+    room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "fast", "--tile", "8x8x8"], USAGE, "4x32x32");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--error-budget", "loose"], USAGE, "rigorous");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--backend", "tpu"], USAGE, "cuda");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--threads", "0"], USAGE, "1 to 4096");
@@ -753,7 +763,14 @@ fn settings_reach_the_archive() {
     assert_eq!((&none["local_levels"], &none["global_levels"]), (&0.into(), &0.into()));
     let paper = inspect(&["--mode", "paper", "--backend", "cpu"]);
     assert_eq!((&paper["local_levels"], &paper["global_levels"]), (&1.into(), &2.into()));
+    let fast = inspect(&["--mode", "fast", "--tile", "4x32x32"]);
+    assert_eq!(
+        (&fast["mode"], &fast["tile"], &fast["basis"], &fast["coder"]),
+        (&"fast".into(), &"4x32x32".into(), &"interpolation".into(), &"rice".into())
+    );
+    assert_eq!(fast["chunks"][0]["classes"].as_array().unwrap().len(), 7 * 2 + 3 * 3);
     let size = |settings: &[&str]| inspect(settings)["compressed_bytes"].as_u64().unwrap();
+    assert!(size(&["--mode", "fast"]) < size(&["--mode", "paper"]));
     let sizes = ["tight", "rigorous", "mgard"].map(|budget| size(&["--error-budget", budget]));
     assert!(sizes[0] < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
     let chunked = inspect(&["--chunk-bytes", "128K"]);

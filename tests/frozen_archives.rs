@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use bmgard::ErrorBound::{Absolute, RelativeToMax, RelativeToRange};
-use bmgard::{BackendChoice, Compressor, Config, DType, ErrorBudget, Shape, Value, decompress_into, inspect};
+use bmgard::{BackendChoice, Compressor, Config, DType, ErrorBudget, Mode, Shape, Value, decompress_into, inspect};
 use support::reference;
 
 /// The folders there are, with the format's version; the last is what is written today.
@@ -209,6 +209,22 @@ fn cases() -> Vec<Case> {
     add("constant-and-special", &[12, 11, 10], Look::ConstantAndSpecial, Config { fill: Some(FILL), ..with(range(1e-3)) });
     add("chunks", &[29, 8, 16], Look::Slabs, Config { max_chunk_bytes: 4096, ..with(Absolute(1e-2)) });
     add("chunks-2d", &[19, 150], Look::Humps(0.01), Config { max_chunk_bytes: 4096, ..with(Absolute(1e-2)) });
+
+    let fast = |bound| Config { mode: Mode::Fast, ..Config::new(bound) };
+    let tile = |tile: &str, config| Config { tile: Some(tile.parse().unwrap()), ..config };
+    add("fast-1d", &[5001], Look::Humps(0.001), fast(Absolute(1e-3)));
+    add("fast-2d", &[70, 67], Look::Humps(0.001), fast(RelativeToMax(1e-3)));
+    add("fast-3d", &[19, 33, 20], Look::Humps(0.001), fast(range(1e-3)));
+    add("fast-4d", &[3, 4, 17, 19], Look::Humps(0.01), fast(range(1e-2)));
+    add("fast-4x32x32", &[9, 33, 40], Look::Humps(0.001), tile("4x32x32", fast(range(1e-2))));
+    add("fast-32x4x32", &[33, 9, 33], Look::Humps(0.001), tile("32x4x32", fast(range(1e-2))));
+    add("fast-32x32x4", &[33, 33, 6], Look::Humps(0.001), tile("32x32x4", fast(range(1e-2))));
+    add("fast-64x64", &[3, 66, 65], Look::Humps(0.001), tile("64x64", fast(range(1e-2))));
+    add("fast-long-symbols", &[10, 11, 12], Look::Large, fast(Absolute(1e-3)));
+    add("fast-all-zero-symbols", &[20, 20, 20], Look::Humps(0.01), fast(range(0.9)));
+    add("fast-special", &[14, 35, 16], Look::Special, Config { fill: Some(FILL), ..fast(Absolute(1e-2)) });
+    add("fast-raw-tiles", &[29, 8, 16], Look::Slabs, tile("4x32x32", fast(Absolute(1e-2))));
+    add("fast-chunks", &[29, 8, 16], Look::Slabs, Config { max_chunk_bytes: 4096, ..fast(Absolute(1e-2)) });
     cases
 }
 
@@ -285,14 +301,14 @@ fn the_archives_have_all_that_the_format_knows() {
         let infos = || infos.iter().filter(|info| info.dtype == dtype);
         let chunks = || infos().flat_map(|info| &info.chunks);
         let kinds: BTreeSet<&str> = chunks().map(|chunk| chunk.kind).collect();
-        assert_eq!(kinds, BTreeSet::from(["coded", "constant", "raw"]));
+        assert_eq!(kinds, BTreeSet::from(["closed", "coded", "constant", "raw"]));
         let sections: BTreeSet<&str> = chunks().flat_map(|chunk| &chunk.sections).map(|section| section.name.as_str()).collect();
-        for what in ["raw", "mask", "patch", "constant", "codebooks", "lengths", "payload"] {
+        for what in ["raw", "mask", "patch", "constant", "codebooks", "lengths", "payload", "flags", "predictors", "anchors", "tiles"] {
             assert!(sections.iter().any(|name| name.contains(what)), "{dtype}: no section {what} among {sections:?}");
         }
         assert!(chunks().any(|chunk| chunk.patched_values > 0 && chunk.sections.iter().any(|section| section.name.contains("mask"))));
         assert!(infos().any(|info| info.chunks.iter().map(|chunk| chunk.kind).collect::<BTreeSet<_>>().len() == 3));
-        let budgets: BTreeSet<String> = infos().map(|info| format!("{:?}", info.error_budget)).collect();
+        let budgets: BTreeSet<String> = infos().filter_map(|info| info.error_budget).map(|budget| format!("{budget:?}")).collect();
         let bounds: BTreeSet<u8> = infos()
             .map(|info| match info.error_bound {
                 Absolute(_) => 1,
@@ -300,6 +316,10 @@ fn the_archives_have_all_that_the_format_knows() {
                 RelativeToRange(_) => 3,
             })
             .collect();
+        let tiles: BTreeSet<String> = infos().filter_map(|info| info.tile).map(|tile| tile.to_string()).collect();
+        assert_eq!(tiles.len(), 6);
+        assert!(chunks().any(|chunk| chunk.raw_tiles > 0) && chunks().any(|chunk| chunk.zero_tiles > 0));
+        assert!(chunks().any(|chunk| chunk.masked_values > 0 && chunk.patched_values > 0));
         let dimensions: BTreeSet<usize> = infos().map(|info| info.shape.len()).collect();
         assert_eq!((budgets.len(), bounds.len(), dimensions.len()), (3, 3, 4));
     }

@@ -20,6 +20,16 @@ pub(crate) fn is_special<T: Real>(value: T, fill: T, has_fill: bool) -> bool {
     !value.is_finite() || has_fill && value == fill
 }
 
+/// A flag's bit, 32 a word, lowest first; unset where there are no flags.
+///
+/// # Safety
+/// `mask` is null or has a bit for `i`.
+#[inline(always)]
+pub(crate) unsafe fn masked(mask: *const u32, i: u32) -> bool {
+    // SAFETY: the caller's.
+    !mask.is_null() && unsafe { *mask.add((i / 32) as usize) } >> (i % 32) & 1 == 1
+}
+
 /// How symbols of type `S` lie in memory: as they are, or in half the width, which is all that nearly every field needs.
 pub(crate) trait Stored<S: Symbol>: ReadOnlyValue + Default + 'static {
     /// The low bits of a symbol.

@@ -6,21 +6,11 @@ use cuda_std::atomic::intrinsics::{
 };
 use cuda_std::prelude::*;
 
-use crate::common::is_special;
+use crate::common::{is_special, masked};
 use crate::unroll::each8;
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
-
-/// A flag's bit, 32 a word, lowest first; unset where there are no flags.
-///
-/// # Safety
-/// `mask` is null or has a bit for `i`.
-#[inline(always)]
-unsafe fn masked(mask: *const u32, i: u32) -> bool {
-    // SAFETY: the caller's.
-    !mask.is_null() && unsafe { *mask.add((i / 32) as usize) } >> (i % 32) & 1 == 1
-}
 
 /// A lane's part of the check: it flags the values that break the bound, `!(|x - x'| <= bound)` in f64, and keeps the greatest error of
 /// those that do not.

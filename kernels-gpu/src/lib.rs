@@ -7,12 +7,14 @@
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
 pub mod archive;
+pub mod closed;
 pub mod coding;
 mod common;
 pub mod field;
 pub mod global;
 pub mod local;
 pub mod patches;
+pub mod rice;
 pub mod scan;
 pub mod selftest;
 mod unroll;

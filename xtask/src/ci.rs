@@ -68,6 +68,8 @@ pub fn all() -> Result<()> {
     })?;
     step("lints", &mut || {
         run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+        // The library as applications without a GPU have it.
+        run(cargo().args(["clippy", "--package", "bmgard", "--lib", "--", "-D", "warnings"]))?;
         // On the host a kernel is an ordinary function, which the lints can read.
         let target = target_dir().join("kernels-on-host");
         let mut kernels = cargo();

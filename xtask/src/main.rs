@@ -45,10 +45,13 @@ enum Chore {
     TestApplication,
     /// All that continuous integration checks
     Ci,
-    /// Measure the ratios of all error budgets on the real fields, as tables in Markdown
+    /// Measure the ratios on the real fields, as tables in Markdown
     Ratios {
         /// The folder with the raw files, whose names give shape and type
         data: PathBuf,
+        /// `paper` with all its error budgets, or `fast`
+        #[arg(long, value_enum, default_value = "paper")]
+        mode: ratios::Mode,
         /// A Python program to check each decoded field too, called with ORIGINAL DECODED f32|f64 ABS_BOUND [--fill VALUE]
         #[arg(long, value_name = "FILE")]
         checker: Option<PathBuf>,
@@ -83,7 +86,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Test { arguments } => ci::test(&arguments),
         Chore::TestApplication => application::test().map(|_| ()),
         Chore::Ci => ci::all(),
-        Chore::Ratios { data, checker, write } => ratios::measure(&data, checker.as_deref(), write),
+        Chore::Ratios { data, mode, checker, write } => ratios::measure(&data, mode, checker.as_deref(), write),
         Chore::BundleGpu { out } => bundle::build(&out.unwrap_or_else(|| target_dir().join("gpu-bundle"))),
     }
 }

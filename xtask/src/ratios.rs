@@ -1,4 +1,4 @@
-//! The table of ratios on real fields in `docs/benchmarks.md`.
+//! The tables of ratios on real fields in `docs/benchmarks.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -39,25 +39,59 @@ const FIELDS: [Known; 9] = [
     Known { name: "VISCOUS_FINGER", fill: None, rivals: [(82.4, 15.6), (20.7, 7.1), (7.7, 4.7), (3.1, 2.4)] },
 ];
 
-/// Where the table stands in the document.
-const START: &str = "<!-- written by `cargo xtask ratios DIR --write` -->\n";
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    Paper,
+    Fast,
+}
+
+impl Mode {
+    /// Where the tables start in the document.
+    fn start(self) -> &'static str {
+        match self {
+            Self::Paper => "<!-- written by `cargo xtask ratios DIR --write` -->\n",
+            Self::Fast => "<!-- written by `cargo xtask ratios DIR --mode fast --write` -->\n",
+        }
+    }
+}
+
+/// Where they end.
 const END: &str = "<!-- end of what it writes -->\n";
 
 /// `ratios`: measures all fields in `data`, each compressed, decompressed and compared by processes of their own.
-pub fn measure(data: &Path, checker: Option<&Path>, write: bool) -> Result<()> {
+pub fn measure(data: &Path, mode: Mode, checker: Option<&Path>, write: bool) -> Result<()> {
     run(cargo().args(["build", "--release", "--package", "bmgard-cli"]))?;
     let bench = Bench { program: target_dir().join("release/bmgard"), checker: checker.map(Path::to_path_buf), folder: Folder::new()? };
     let mut fields = vec![];
     for known in &FIELDS {
         fields.push((known, find(data, known.name)?));
     }
+    let text = match mode {
+        Mode::Paper => paper(&bench, &fields)?,
+        Mode::Fast => fast(&bench, &fields)?,
+    };
+    if !write {
+        println!("{text}");
+        return Ok(());
+    }
+    let path = root().join("docs/benchmarks.md");
+    let document = fs::read_to_string(&path)?;
+    let (before, rest) = document.split_once(mode.start()).context("docs/benchmarks.md has no place for the table")?;
+    let (_, after) = rest.split_once(END).context("the table in docs/benchmarks.md has no end")?;
+    fs::write(path, [before, mode.start(), &text, END, after].concat())?;
+    Ok(())
+}
+
+/// The tables of mode `paper`, one for each bound.
+fn paper(bench: &Bench, fields: &[(&Known, PathBuf)]) -> Result<String> {
     let mut text = String::new();
     for (index, bound) in BOUNDS.into_iter().enumerate() {
         let mut rows = vec![];
-        for (known, field) in &fields {
+        for (known, field) in fields {
             let mut results = vec![];
             for budget in BUDGETS {
-                results.push(bench.run(field, bound, budget, known.fill)?);
+                results.push(bench.run(field, bound, &["--mode", "paper", "--error-budget", budget], known.fill)?);
             }
             let [tight, rigorous, mgard] = [&results[0], &results[1], &results[2]];
             eprintln!("{bound} {}: {:.2} {:.2} {:.2}", known.name, tight.ratio, rigorous.ratio, mgard.ratio);
@@ -70,16 +104,32 @@ pub fn measure(data: &Path, checker: Option<&Path>, write: bool) -> Result<()> {
         }
         text += &table(bound, &rows);
     }
-    if !write {
-        println!("{text}");
-        return Ok(());
+    Ok(text)
+}
+
+/// The table of mode `fast`: a line for each field, four columns for each bound.
+fn fast(bench: &Bench, fields: &[(&Known, PathBuf)]) -> Result<String> {
+    let mut text = String::from("\n| field |");
+    BOUNDS.iter().for_each(|bound| text += &format!(" {bound}: ratio | x SZ3 | worst error / bound | exact |"));
+    text += &format!("\n|---|{}\n", "---:|".repeat(4 * BOUNDS.len()));
+    let mut logs = [[0.0; 2]; BOUNDS.len()];
+    for (known, field) in fields {
+        text += &format!("| {} |", known.name);
+        for (index, bound) in BOUNDS.into_iter().enumerate() {
+            let outcome = bench.run(field, bound, &["--mode", "fast"], known.fill)?;
+            let gain = outcome.ratio / known.rivals[index].0;
+            eprintln!("{bound} {}: {:.2}, {gain:.2} x SZ3", known.name, outcome.ratio);
+            text += &format!(" {:.2} | {gain:.2} | {:.3} | {:.3} % |", outcome.ratio, outcome.error, 100.0 * outcome.patched);
+            logs[index] = [logs[index][0] + outcome.ratio.ln(), logs[index][1] + gain.ln()];
+        }
+        text += "\n";
     }
-    let path = root().join("docs/benchmarks.md");
-    let document = fs::read_to_string(&path)?;
-    let (before, rest) = document.split_once(START).context("docs/benchmarks.md has no place for the table")?;
-    let (_, after) = rest.split_once(END).context("the table in docs/benchmarks.md has no end")?;
-    fs::write(path, [before, START, &text, END, after].concat())?;
-    Ok(())
+    text += "| **geometric mean** |";
+    for log in logs {
+        let [ratio, gain] = log.map(|log: f64| (log / fields.len() as f64).exp());
+        text += &format!(" {ratio:.2} | {gain:.2} | | |");
+    }
+    Ok(text + "\n")
 }
 
 /// The raw file of a field.
@@ -126,7 +176,7 @@ struct Outcome {
 }
 
 impl Bench {
-    fn run(&self, field: &Path, bound: &str, budget: &str, fill: Option<&str>) -> Result<Outcome> {
+    fn run(&self, field: &Path, bound: &str, settings: &[&str], fill: Option<&str>) -> Result<Outcome> {
         let (archive, decoded) = (self.folder.0.join("a.bmg"), self.folder.0.join("decoded"));
         let fill: Vec<&str> = fill.map_or_else(Vec::new, |fill| vec!["--fill", fill]);
         let program = |words: &[&str], files: [&Path; 2]| {
@@ -137,7 +187,7 @@ impl Bench {
         let json = |command: &mut Command| -> Result<Value> { Ok(serde_json::from_str(&output(command.args(&fill).arg("--json"))?)?) };
         let number = |report: &Value, key: &str| report[key].as_f64().with_context(|| format!("the report has no {key}"));
 
-        let words = ["compress", "--rel-range", bound, "--error-budget", budget, "--no-verify", "--overwrite"];
+        let words = [&["compress", "--rel-range", bound, "--no-verify", "--overwrite"], settings].concat();
         let compressed = json(&mut program(&words, [field, &archive]))?;
         output(&mut program(&["decompress", "--overwrite"], [&archive, &decoded]))?;
         let compared = json(&mut program(&["compare", "--rel-range", bound], [field, &decoded]))?;
@@ -201,6 +251,9 @@ mod tests {
     #[test]
     fn the_document_has_a_place_for_the_table() {
         let document = fs::read_to_string(root().join("docs/benchmarks.md")).unwrap();
-        assert_eq!((document.matches(START).count(), document.matches(END).count()), (1, 1));
+        for mode in [Mode::Paper, Mode::Fast] {
+            assert_eq!(document.matches(mode.start()).count(), 1);
+        }
+        assert_eq!(document.matches(END).count(), 2);
     }
 }

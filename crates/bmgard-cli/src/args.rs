@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use bmgard::{BackendChoice, DType, ErrorBound, ErrorBudget, Mode, Shape};
+use bmgard::{BackendChoice, DType, ErrorBound, ErrorBudget, Mode, Shape, Tile, Value};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use crate::failure::{Failure, Kind, Outcome};
 use crate::fields::Kind as FieldKind;
+use crate::report::to_stderr;
 
 /// Error-bounded lossy compression of scientific fields.
 ///
@@ -135,12 +136,15 @@ pub struct EncodingArgs {
     /// Number M of global levels; default: the mode's, or as many of them as fit
     #[arg(long, value_name = "M")]
     pub global_levels: Option<u32>,
-    /// How the bound is spread over the levels; each is verified value by value
+    /// How the bound is spread over the levels of mode paper; each is verified value by value
     #[arg(long, value_enum, default_value = "tight")]
     pub error_budget: BudgetArg,
-    /// Value that marks missing data: kept bit for bit, ignored where relative bounds are resolved
-    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
-    pub fill: Option<f64>,
+    /// Tiles of mode fast: 16x16x16, 4x32x32, 32x4x32, 32x32x4, 64x64 or 4096 [default: by the number of dimensions]
+    #[arg(long, value_name = "NZxNYxNX")]
+    pub tile: Option<Tile>,
+    /// Value that marks missing data: kept bit for bit, ignored where relative bounds are resolved; auto: looked for in the field
+    #[arg(long, value_name = "VALUE|auto", allow_hyphen_values = true, value_parser = parse_fill)]
+    pub fill: Option<FillArg>,
     /// Most raw bytes in a chunk, with K, M or G for 2^10, 2^20 or 2^30; the archive depends on it [default: 2G]
     #[arg(long, value_name = "N", value_parser = parse_bytes)]
     pub chunk_bytes: Option<u64>,
@@ -158,12 +162,47 @@ impl EncodingArgs {
             local_levels: self.local_levels,
             global_levels: self.global_levels,
             error_budget: self.error_budget.into(),
-            fill: self.fill,
+            tile: self.tile,
+            fill: match self.fill {
+                Some(FillArg::Value(fill)) => Some(fill),
+                Some(FillArg::Auto) | None => None,
+            },
             backend: self.backend.into(),
             max_chunk_bytes: self.chunk_bytes.unwrap_or(defaults.max_chunk_bytes),
             ..defaults
         })
     }
+
+    /// Sets the fill value for `--fill auto`, and says what was found.
+    pub fn find_fill<T: Value>(&self, config: &mut bmgard::Config, values: &[T]) {
+        if self.fill != Some(FillArg::Auto) {
+            return;
+        }
+        match bmgard::detect_fill(values) {
+            Some((fill, count)) => {
+                let share = 100.0 * count as f64 / values.len() as f64;
+                to_stderr(&format!("--fill auto: {fill:?} marks missing data ({count} values, {share:.2} %)\n"));
+                config.fill = Some(fill.to_f64());
+            }
+            None => to_stderr("--fill auto: no fill value was found\n"),
+        }
+    }
+}
+
+/// A fill value, or how to find it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FillArg {
+    /// This one.
+    Value(f64),
+    /// What stands far outside of the field's other values and repeats.
+    Auto,
+}
+
+fn parse_fill(text: &str) -> Result<FillArg, String> {
+    if text == "auto" {
+        return Ok(FillArg::Auto);
+    }
+    text.parse().map(FillArg::Value).map_err(|_| "a number or 'auto' is needed".into())
 }
 
 /// Arguments of `compress`.
@@ -345,7 +384,7 @@ pub struct BenchArgs {
 /// Modes by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
-    /// Interpolation in closed tiles, Rice codes (not available yet)
+    /// Interpolation in closed tiles, Rice codes: higher ratios, and faster
     Fast,
     /// Interpolation with predictors chosen per tile, rANS (not available yet)
     Ratio,
@@ -359,9 +398,10 @@ impl ModeArg {
     fn get(self) -> Outcome<Mode> {
         match self {
             Self::Paper => Ok(Mode::Paper),
-            Self::Fast | Self::Ratio | Self::Turbo => {
+            Self::Fast => Ok(Mode::Fast),
+            Self::Ratio | Self::Turbo => {
                 let name = format!("{self:?}").to_lowercase();
-                Err(Failure::new(Kind::Usage, format!("--mode {name} is not available yet; --mode paper is")))
+                Err(Failure::new(Kind::Usage, format!("--mode {name} is not available yet; --mode paper and --mode fast are")))
             }
         }
     }

@@ -9,6 +9,7 @@
 extern crate std;
 
 pub mod axis;
+pub mod closed;
 pub mod crc;
 mod real;
 pub mod tile;

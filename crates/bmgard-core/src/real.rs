@@ -121,6 +121,19 @@ pub trait Real:
     fn round_to_symbol(self) -> (Self::Symbol, Self);
     /// The value of a symbol below the limit; exact.
     fn from_symbol(symbol: Self::Symbol) -> Self;
+
+    /// 1.5 * 2^(mantissa bits): adding it leaves a number rounded to the nearest integer (ties to even) in the low bits.
+    const ROUNDER: Self;
+    /// Residuals of closed tiles are less than this many steps: [`Real::ROUNDER`] rounds right below, and the symbol fits an i32.
+    const RESIDUAL_LIMIT: Self;
+    /// The exponent field of 1.
+    const EXPONENT_BIAS: u32;
+    /// The symbol in a number to which [`Real::ROUNDER`] was added.
+    fn rounded_symbol(self) -> i32;
+    /// The value of a symbol of less than [`Real::RESIDUAL_LIMIT`]; exact.
+    fn from_residual(symbol: i32) -> Self;
+    /// The exponent field: 0 for 0 and subnormals.
+    fn exponent_field(self) -> u32;
 }
 
 #[cfg(target_arch = "nvptx64")]
@@ -134,7 +147,7 @@ mod device {
 }
 
 macro_rules! real {
-    ($real:ident, $bits:ident, $symbol:ident, $device_fma:ident, $magic:expr, $limit:expr, $coarsest:expr) => {
+    ($real:ident, $bits:ident, $symbol:ident, $device_fma:ident, $magic:expr, $limit:expr, $coarsest:expr, $residual:expr) => {
         impl Real for $real {
             type Symbol = $symbol;
             const ZERO: Self = 0.0;
@@ -197,12 +210,40 @@ macro_rules! real {
                 const MAGIC: $real = $magic;
                 $real::from_bits(MAGIC.to_bits().wrapping_add(symbol as $bits)) - MAGIC
             }
+
+            const ROUNDER: Self = $magic;
+            const RESIDUAL_LIMIT: Self = $residual;
+            const EXPONENT_BIAS: u32 = ($real::MAX_EXP - 1) as u32;
+
+            #[inline(always)]
+            fn rounded_symbol(self) -> i32 {
+                self.to_bits().wrapping_sub(Self::ROUNDER.to_bits()) as i32
+            }
+
+            #[inline(always)]
+            fn from_residual(symbol: i32) -> Self {
+                $real::from_bits(Self::ROUNDER.to_bits().wrapping_add_signed(symbol.into())) - Self::ROUNDER
+            }
+
+            #[inline(always)]
+            fn exponent_field(self) -> u32 {
+                (self.to_bits() << 1 >> $real::MANTISSA_DIGITS) as u32
+            }
         }
     };
 }
 
-real!(f32, u32, i32, __cuda_std_fma_f32, 12_582_912.0, 4_194_304.0, 1_073_741_824.0); // 1.5 * 2^23, 2^22, 2^30
-real!(f64, u64, i64, __cuda_std_fma_f64, 6_755_399_441_055_744.0, 1_125_899_906_842_624.0, 1_125_899_906_842_624.0); // 1.5 * 2^52, 2^50, 2^50
+real!(f32, u32, i32, __cuda_std_fma_f32, 12_582_912.0, 4_194_304.0, 1_073_741_824.0, 4_194_304.0); // 1.5 * 2^23, 2^22, 2^30, 2^22
+real!(
+    f64,
+    u64,
+    i64,
+    __cuda_std_fma_f64,
+    6_755_399_441_055_744.0, // 1.5 * 2^52
+    1_125_899_906_842_624.0, // 2^50
+    1_125_899_906_842_624.0,
+    1_073_741_824.0 // 2^30
+);
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use bmgard_core::closed::TileShape;
+
+use crate::closed;
 use crate::huffman::Codebook;
 use crate::plan::{ChunkGrid, ChunkPlan, Dims, Levels, MAX_LEVELS, count, dimensions};
 use crate::{DType, Error, ErrorBound, ErrorBudget, Result, Shape};
@@ -67,16 +70,19 @@ pub(crate) struct Header {
     pub(crate) shape: Shape,
     pub(crate) error_bound: ErrorBound,
     pub(crate) abs_bound: f64,
+    /// Of the projection basis.
     pub(crate) error_budget: ErrorBudget,
     /// The bits of the fill value in the field's type, zero-extended.
     pub(crate) fill: Option<u64>,
     pub(crate) grid: ChunkGrid,
     pub(crate) levels: Levels,
+    /// The tiles of the interpolation basis; `None` for the projection basis.
+    pub(crate) tile: Option<TileShape>,
 }
 
-/// Codes of the basis and the coder; others come with other bases and coders.
-const BASIS_PROJECTION: u8 = 1;
-const CODER_HUFFMAN: u8 = 1;
+/// Codes of the basis and the coder, which go together; others come with other bases and coders.
+const PROJECTION_HUFFMAN: [u8; 2] = [1, 1];
+const INTERPOLATION_RICE: [u8; 2] = [2, 2];
 
 impl Header {
     pub(crate) fn write(&self) -> Vec<u8> {
@@ -91,12 +97,13 @@ impl Header {
             ErrorBudget::Rigorous => 2,
             ErrorBudget::Mgard => 3,
         };
+        let ([basis, coder], budget) = if self.tile.is_some() { (INTERPOLATION_RICE, 0) } else { (PROJECTION_HUFFMAN, budget) };
         let dtype = match self.dtype {
             DType::F32 => 1,
             DType::F64 => 2,
         };
         let dims = self.shape.dims();
-        body.extend([dtype, dims.len() as u8, bound_kind, BASIS_PROJECTION, CODER_HUFFMAN, budget, u8::from(self.fill.is_some()), 0]);
+        body.extend([dtype, dims.len() as u8, bound_kind, basis, coder, budget, u8::from(self.fill.is_some()), 0]);
         for &n in dims {
             body.extend(n.to_le_bytes());
         }
@@ -106,7 +113,8 @@ impl Header {
         for n in self.grid.chunk {
             body.extend(n.to_le_bytes());
         }
-        body.extend([self.levels.local as u8, self.levels.global as u8, 0, 0, 0, 0, 0, 0]);
+        let [z, y, x] = self.tile.map_or([0; 3], TileShape::log2);
+        body.extend([self.levels.local as u8, self.levels.global as u8, z, y, x, 0, 0, 0]);
         let mut out = Vec::from(MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend([0; 2]);
@@ -143,17 +151,16 @@ impl Header {
         };
         let dims = body.u8("the header")?;
         let kind = body.u8("the header")?;
-        let (basis, coder) = (body.u8("the header")?, body.u8("the header")?);
-        if basis != BASIS_PROJECTION {
-            return Err(bad("basis"));
-        }
-        if coder != CODER_HUFFMAN {
-            return Err(bad("coder"));
-        }
-        let error_budget = match body.u8("the header")? {
-            1 => ErrorBudget::Tight,
-            2 => ErrorBudget::Rigorous,
-            3 => ErrorBudget::Mgard,
+        let tiled = match [body.u8("the header")?, body.u8("the header")?] {
+            PROJECTION_HUFFMAN => false,
+            INTERPOLATION_RICE => true,
+            _ => return Err(bad("basis or coder")),
+        };
+        let error_budget = match (tiled, body.u8("the header")?) {
+            (true, 0) => ErrorBudget::default(),
+            (false, 1) => ErrorBudget::Tight,
+            (false, 2) => ErrorBudget::Rigorous,
+            (false, 3) => ErrorBudget::Mgard,
             _ => return Err(bad("error budget")),
         };
         let (flags, zero) = (body.u8("the header")?, body.u8("the header")?);
@@ -183,12 +190,17 @@ impl Header {
             return Err(Error::Corrupt("the header's chunks do not fit its shape".into()));
         }
         let levels = Levels { local: u32::from(body.u8("the header")?), global: u32::from(body.u8("the header")?) };
-        if body.bytes(6, "the header")? != [0; 6] || !body.0.is_empty() || levels.local + levels.global > 2 * MAX_LEVELS {
+        let log2 = [body.u8("the header")?, body.u8("the header")?, body.u8("the header")?];
+        let tile = TileShape::from_log2(log2).filter(|_| tiled);
+        if tile.is_none() && (tiled || log2 != [0; 3]) || tiled && (levels != Levels { local: 0, global: 0 }) {
+            return Err(bad("tile or number of levels"));
+        }
+        if body.bytes(3, "the header")? != [0; 3] || !body.0.is_empty() || levels.local + levels.global > 2 * MAX_LEVELS {
             return Err(Error::Corrupt("the header has unknown fields".into()));
         }
         let fill = (flags == 1).then_some(fill);
         let grid = ChunkGrid { dims: effective, chunk };
-        Ok((Self { dtype, shape, error_bound, abs_bound, error_budget, fill, grid, levels }, end + 4))
+        Ok((Self { dtype, shape, error_bound, abs_bound, error_budget, fill, grid, levels, tile }, end + 4))
     }
 }
 
@@ -203,6 +215,12 @@ pub(crate) enum SectionId {
     PatchValues,
     Constant,
     Codebooks,
+    /// The flags of special values in a chunk of closed tiles.
+    MaskFlags,
+    Predictors,
+    Anchors,
+    TileLengths,
+    Tiles,
     /// Segment lengths of a level, finest first.
     Lengths(u8),
     /// The coded symbols of a level.
@@ -220,6 +238,11 @@ impl SectionId {
             Self::PatchValues => 6,
             Self::Constant => 7,
             Self::Codebooks => 8,
+            Self::MaskFlags => 9,
+            Self::Predictors => 10,
+            Self::Anchors => 11,
+            Self::TileLengths => 12,
+            Self::Tiles => 13,
             Self::Lengths(level) => 0x100 + u32::from(level),
             Self::Payload(level) => 0x200 + u32::from(level),
         }
@@ -236,6 +259,11 @@ impl SectionId {
             6 => Self::PatchValues,
             7 => Self::Constant,
             8 => Self::Codebooks,
+            9 => Self::MaskFlags,
+            10 => Self::Predictors,
+            11 => Self::Anchors,
+            12 => Self::TileLengths,
+            13 => Self::Tiles,
             0x100..=0x1FF => Self::Lengths(level),
             0x200..=0x2FF => Self::Payload(level),
             _ => return None,
@@ -253,6 +281,11 @@ impl SectionId {
             Self::PatchValues => "patches: values".into(),
             Self::Constant => "constant".into(),
             Self::Codebooks => "codebooks".into(),
+            Self::MaskFlags => "special values: flags".into(),
+            Self::Predictors => "predictors".into(),
+            Self::Anchors => "anchors".into(),
+            Self::TileLengths => "tiles: lengths".into(),
+            Self::Tiles => "tiles".into(),
             Self::Lengths(level) => format!("level {level}: segment lengths"),
             Self::Payload(level) => format!("level {level}: payload"),
         }
@@ -268,6 +301,8 @@ pub(crate) enum ChunkKind {
     Raw,
     /// All valid values have the same bits.
     Constant,
+    /// Closed tiles.
+    Closed,
 }
 
 /// A chunk: its header's fields and its sections.
@@ -278,6 +313,8 @@ pub(crate) struct Chunk<'a> {
     /// Bits of the steps of a coded chunk's levels, finest first, zero-extended.
     pub(crate) steps: Vec<u64>,
     pub(crate) sections: Vec<(SectionId, Cow<'a, [u8]>)>,
+    /// The archive's tiles, where it has the interpolation basis.
+    pub(crate) tile: Option<TileShape>,
 }
 
 /// Bytes of a chunk's header before its steps, and of a section's entry in it.
@@ -292,6 +329,7 @@ impl<'a> Chunk<'a> {
             levels: Levels { local: 0, global: 0 },
             steps: Vec::new(),
             sections: vec![(SectionId::Raw, values.into())],
+            tile: None,
         }
     }
 
@@ -300,13 +338,13 @@ impl<'a> Chunk<'a> {
     /// # Errors
     /// [`Error::Corrupt`] where a section's checksum is wrong.
     pub(crate) fn new(bytes: &'a [u8], header: ChunkHeader) -> Result<Self> {
-        let ChunkHeader { kind, levels, steps, sections } = header;
+        let ChunkHeader { kind, levels, steps, sections, tile } = header;
         let sections = sections.into_iter().map(|Section { id, crc, start, len }| {
             let section = &bytes[start as usize..][..len as usize];
             check(crc, section, &id.name())?;
             Ok((id, section.into()))
         });
-        Ok(Self { kind, levels, steps, sections: sections.collect::<Result<_>>()? })
+        Ok(Self { kind, levels, steps, sections: sections.collect::<Result<_>>()?, tile })
     }
 
     /// The bytes of a section; empty where the chunk has none of it.
@@ -337,6 +375,7 @@ pub(crate) fn write_chunk_header(kind: ChunkKind, levels: Levels, steps: &[u64],
         ChunkKind::Coded => 1,
         ChunkKind::Raw => 2,
         ChunkKind::Constant => 3,
+        ChunkKind::Closed => 4,
     };
     let mut out = vec![kind, levels.local as u8, levels.global as u8, steps.len() as u8];
     out.extend((sections.len() as u32).to_le_bytes());
@@ -367,6 +406,8 @@ pub(crate) struct ChunkHeader {
     pub(crate) levels: Levels,
     pub(crate) steps: Vec<u64>,
     pub(crate) sections: Vec<Section>,
+    /// The archive's tiles, where it has the interpolation basis.
+    pub(crate) tile: Option<TileShape>,
 }
 
 impl ChunkHeader {
@@ -375,14 +416,15 @@ impl ChunkHeader {
     pub(crate) const MOST_BYTES: u64 = (CHUNK_PREFIX + 8 * u8::MAX as usize + SECTION_ENTRY * (8 + 2 * 256)) as u64;
 
     /// Reads the header of a chunk of `len` bytes, which starts with `bytes`, and checks its checksum. Those of the sections are for the
-    /// caller to check.
-    pub(crate) fn read(bytes: &[u8], len: u64, header_crc: u32) -> Result<Self> {
+    /// caller to check. `tile` are the archive's tiles.
+    pub(crate) fn read(bytes: &[u8], len: u64, header_crc: u32, tile: Option<TileShape>) -> Result<Self> {
         let mut fields = Fields(bytes);
         let what = "a chunk's header";
         let kind = match fields.u8(what)? {
             1 => ChunkKind::Coded,
             2 => ChunkKind::Raw,
             3 => ChunkKind::Constant,
+            4 => ChunkKind::Closed,
             _ => return Err(Error::Corrupt("a chunk of an unknown kind".into())),
         };
         let levels = Levels { local: u32::from(fields.u8(what)?), global: u32::from(fields.u8(what)?) };
@@ -408,7 +450,7 @@ impl ChunkHeader {
         if at < len {
             return Err(Error::Corrupt("a chunk is longer than its sections".into()));
         }
-        Ok(Self { kind, levels, steps, sections })
+        Ok(Self { kind, levels, steps, sections, tile })
     }
 
     /// The section of a kind, if the chunk has it.
@@ -417,18 +459,33 @@ impl ChunkHeader {
     }
 
     /// Checks that the chunk's parts belong to its kind and have the sizes that its values, `value_size` bytes each, ask for. What passes
-    /// is worth the memory for them: unless it is constant, there is a byte for at most 1024 of them.
+    /// is worth the memory for them: unless it is constant, there is a byte for at most 2048 of them.
     pub(crate) fn check_sizes(&self, dims: Dims, d: usize, value_size: usize) -> Result<()> {
         let corrupt = |what: &str| Err(Error::Corrupt(what.into()));
         let coded = self.kind == ChunkKind::Coded;
+        if match self.kind {
+            ChunkKind::Coded => self.tile.is_some(),
+            ChunkKind::Closed => self.tile.is_none(),
+            ChunkKind::Raw | ChunkKind::Constant => false,
+        } {
+            return corrupt("a chunk has another basis than its archive");
+        }
         let levels = if coded { self.levels.clamped(dims, d) } else { Levels { local: 0, global: 0 } };
-        if self.levels != levels || self.steps.len() != if coded { levels.total() + 1 } else { 0 } {
+        let steps = match self.kind {
+            ChunkKind::Coded => levels.total() + 1,
+            ChunkKind::Closed => self.steps.len(),
+            ChunkKind::Raw | ChunkKind::Constant => 0,
+        };
+        if self.levels != levels || self.steps.len() != steps {
             return corrupt("a chunk's levels do not fit its shape");
         }
         let size = |id| self.section(id).map_or(0, |section| section.len);
         let belongs = |id| match (self.kind, id) {
             (ChunkKind::Raw, SectionId::Raw) | (ChunkKind::Constant, SectionId::Constant) => true,
             (ChunkKind::Raw, _) => false,
+            (ChunkKind::Closed, SectionId::MaskValues | SectionId::MaskFlags | SectionId::Predictors) => true,
+            (ChunkKind::Closed, SectionId::Anchors | SectionId::TileLengths | SectionId::Tiles) => true,
+            (ChunkKind::Closed, _) => false,
             (_, SectionId::MaskRuns | SectionId::MaskValues) => true,
             (ChunkKind::Coded, SectionId::PatchCounts | SectionId::PatchOffsets | SectionId::PatchValues | SectionId::Codebooks) => true,
             (ChunkKind::Coded, SectionId::Lengths(level) | SectionId::Payload(level)) => usize::from(level) <= levels.total(),
@@ -438,12 +495,14 @@ impl ChunkHeader {
             return corrupt("a chunk has a section that does not belong to its kind");
         }
         let both = |a, b| (size(a) == 0) == (size(b) == 0);
-        if !both(SectionId::MaskRuns, SectionId::MaskValues) || !both(SectionId::PatchCounts, SectionId::PatchOffsets) {
+        let flags = if self.kind == ChunkKind::Closed { SectionId::MaskFlags } else { SectionId::MaskRuns };
+        if !both(flags, SectionId::MaskValues) || !both(SectionId::PatchCounts, SectionId::PatchOffsets) {
             return corrupt("a chunk lacks a section");
         }
         let fits = match self.kind {
             ChunkKind::Raw => size(SectionId::Raw) == count(dims) * value_size as u64,
             ChunkKind::Constant => size(SectionId::Constant) == value_size as u64,
+            ChunkKind::Closed => self.tile.is_some_and(|tile| closed::sizes_fit(tile, dims, self)),
             ChunkKind::Coded => {
                 let plan = ChunkPlan::new(dims, d, levels);
                 (0..).zip(&plan.levels).all(|(index, level)| size(SectionId::Lengths(index)) == 2 * level.segments() as u64)
@@ -556,7 +615,7 @@ impl<'a> Archive<'a> {
     fn cut(&self, index: usize) -> Result<(&'a [u8], ChunkHeader)> {
         let Entry { offset, len, crc } = self.chunks[index];
         let bytes = &self.bytes[offset as usize..][..len as usize];
-        let header = ChunkHeader::read(bytes, len, crc)?;
+        let header = ChunkHeader::read(bytes, len, crc, self.header.tile)?;
         let grid = &self.header.grid;
         let (_, dims) = grid.chunk_box(index as u64);
         header.check_sizes(dims, dimensions(grid.dims), self.header.dtype.size())?;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{Cursor, Seek, SeekFrom, Write};
 
+use bmgard_core::closed::TileShape;
 use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 
 use crate::archive::{Archive, Header, TABLE_ENTRY, write_table};
@@ -10,7 +11,7 @@ use crate::backend::FieldStatistics;
 use crate::engine::Engine;
 use crate::pipeline::FieldPlan;
 use crate::plan::{ChunkGrid, Dims, Levels, count, dimensions};
-use crate::{BackendChoice, Config, DType, Error, Result, Shape, Value};
+use crate::{BackendChoice, Config, DType, Error, Mode, Result, Shape, Tile, Value};
 
 /// The least [`Config::max_chunk_bytes`]: a tile of 8x8x8 f64 values.
 const LEAST_CHUNK_BYTES: u64 = 4096;
@@ -56,9 +57,12 @@ pub fn worst_case_size(shape: &Shape, dtype: DType) -> u64 {
 pub fn worst_case_size_with(shape: &Shape, dtype: DType, max_chunk_bytes: u64) -> u64 {
     let (dims, _) = shape.effective();
     let size = dtype.size() as u64;
-    let grid = ChunkGrid::new(dims, max_chunk_bytes.max(LEAST_CHUNK_BYTES) / size);
+    // Whatever the mode and its tiles, there are no more chunks than this.
+    let chunks = |tile| ChunkGrid::new(dims, max_chunk_bytes.max(LEAST_CHUNK_BYTES) / size, tile).len();
+    let tiles = TileShape::ALL.map(|tile| Tile(tile).sides()).into_iter();
+    let chunks = tiles.chain([[1; 3]]).map(chunks).max().unwrap_or(1);
     // The archive's prefix, header of up to four dimensions, checksums; a table entry, a chunk's header and one section's entry.
-    shape.len() * size + 148 + grid.len() * (TABLE_ENTRY as u64 + 24)
+    shape.len() * size + 148 + chunks * (TABLE_ENTRY as u64 + 24)
 }
 
 impl std::fmt::Debug for Compressor {
@@ -80,7 +84,20 @@ impl Compressor {
                 config.max_chunk_bytes
             )));
         }
+        match config.mode {
+            Mode::Paper if config.tile.is_some() => return Err(Error::InvalidConfig("mode paper has no choice of tiles".into())),
+            Mode::Fast if config.local_levels.is_some() || config.global_levels.is_some() => {
+                return Err(Error::InvalidConfig("mode fast has no choice of levels".into()));
+            }
+            Mode::Paper | Mode::Fast => {}
+        }
         Ok(Self { engine: Engine::open(config.backend)?, config })
+    }
+
+    /// The options.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// The backend that does the work: `cpu` or `cuda`.
@@ -192,13 +209,18 @@ pub(crate) fn prepare<T: Value>(
     statistics: impl FnOnce(Option<T>) -> Result<FieldStatistics<T>>,
 ) -> Result<(FieldPlan<T>, Header)> {
     let (dims, d) = shape.effective();
-    let grid = ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64);
-    let levels = Levels::choose(grid.chunk_box(0).1, d, config.local_levels, config.global_levels)?;
+    let tile = (config.mode == Mode::Fast).then(|| config.tile.unwrap_or(Tile::default_for(d)));
+    let grid = ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64, tile.map_or([1; 3], Tile::sides));
+    let levels = match tile {
+        Some(_) => Levels { local: 0, global: 0 },
+        None => Levels::choose(grid.chunk_box(0).1, d, config.local_levels, config.global_levels)?,
+    };
+    let tile = tile.map(|tile| tile.0);
     let fill = config.fill.map(T::from_f64);
     let statistics = statistics(fill)?;
     let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
     let bound = config.error_bound.resolve(min_max);
-    let field = FieldPlan { d, levels, bound, budget: config.error_budget, fill, statistics };
+    let field = FieldPlan { d, levels, bound, budget: config.error_budget, fill, statistics, tile };
     let header = Header {
         dtype: T::DTYPE,
         shape: shape.clone(),
@@ -208,6 +230,7 @@ pub(crate) fn prepare<T: Value>(
         fill: fill.map(fill_bits),
         grid,
         levels,
+        tile,
     };
     Ok((field, header))
 }

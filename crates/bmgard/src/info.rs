@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use crate::archive::{Archive, ChunkKind, SectionId, VERSION};
+use crate::closed;
 use crate::plan::count;
-use crate::{DType, ErrorBound, ErrorBudget, Mode, Result};
+use crate::{DType, ErrorBound, ErrorBudget, Mode, Result, Tile};
 
 /// What [`inspect`] finds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,12 +22,14 @@ pub struct ArchiveInfo {
     pub abs_bound: f64,
     /// The named combination of basis and coder.
     pub mode: Mode,
-    /// The basis: `projection`.
+    /// The basis: `projection` or `interpolation`.
     pub basis: &'static str,
-    /// The coder: `huffman`.
+    /// The coder: `huffman` or `rice`.
     pub coder: &'static str,
-    /// How the bound was spread over levels.
-    pub error_budget: ErrorBudget,
+    /// How the bound was spread over the levels of the projection basis.
+    pub error_budget: Option<ErrorBudget>,
+    /// The tiles of the interpolation basis.
+    pub tile: Option<Tile>,
     /// Local levels of a chunk of full size.
     pub local_levels: u32,
     /// Global levels of a chunk of full size.
@@ -50,7 +53,7 @@ pub struct ChunkInfo {
     pub offset: u64,
     /// Its shape, slowest dimension first.
     pub shape: Vec<u64>,
-    /// `coded`, `raw` or `constant`.
+    /// `coded`, `raw`, `constant` or `closed` (in closed tiles).
     pub kind: &'static str,
     /// Its bytes.
     pub bytes: u64,
@@ -58,12 +61,31 @@ pub struct ChunkInfo {
     pub local_levels: u32,
     /// Its global levels.
     pub global_levels: u32,
-    /// The quantisation steps of a coded chunk, finest level first, the coarsest array last.
+    /// The quantisation steps of a coded chunk, finest level first, the coarsest array or the anchors last.
     pub steps: Vec<f64>,
-    /// Values patched because they would break the bound.
+    /// Values stored exactly because they would break the bound: patches of the projection basis, escapes of closed tiles.
     pub patched_values: u64,
+    /// NaN, infinities and fill values of a chunk of closed tiles.
+    pub masked_values: u64,
+    /// Closed tiles whose symbols are all 0, and those stored as they are.
+    pub zero_tiles: u64,
+    /// See [`ChunkInfo::zero_tiles`].
+    pub raw_tiles: u64,
+    /// The classes of closed tiles.
+    pub classes: Vec<ClassInfo>,
     /// Its sections.
     pub sections: Vec<SectionInfo>,
+}
+
+/// A class of the nodes of closed tiles: those that a level adds at odd multiples of its spacing along the same axes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassInfo {
+    /// The spacing.
+    pub spacing: u64,
+    /// The odd axes: some of `z`, `y` and `x`.
+    pub axes: String,
+    /// How its nodes are predicted.
+    pub predictor: String,
 }
 
 /// One section of a chunk.
@@ -91,6 +113,10 @@ pub fn inspect(archive: &[u8]) -> Result<ArchiveInfo> {
     for index in 0..parts.len() {
         let chunk = parts.chunk(index)?;
         let (_, dims) = header.grid.chunk_box(index as u64);
+        let tiles = match (chunk.kind, header.tile) {
+            (ChunkKind::Closed, Some(tile)) => closed::survey(tile, dims, header.dtype, &chunk)?,
+            _ => closed::Survey::default(),
+        };
         chunks.push(ChunkInfo {
             offset: parts.offset(index),
             shape: dims[3 - d..].to_vec(),
@@ -98,12 +124,17 @@ pub fn inspect(archive: &[u8]) -> Result<ArchiveInfo> {
                 ChunkKind::Coded => "coded",
                 ChunkKind::Raw => "raw",
                 ChunkKind::Constant => "constant",
+                ChunkKind::Closed => "closed",
             },
             bytes: chunk.size(),
             local_levels: chunk.levels.local,
             global_levels: chunk.levels.global,
             steps: chunk.steps.iter().map(|&bits| value(bits)).collect(),
-            patched_values: chunk.section(SectionId::PatchOffsets).len() as u64 / 2,
+            patched_values: chunk.section(SectionId::PatchOffsets).len() as u64 / 2 + tiles.escapes,
+            masked_values: tiles.masked,
+            zero_tiles: tiles.zero,
+            raw_tiles: tiles.raw,
+            classes: tiles.classes,
             sections: chunk.sections.iter().map(|(id, bytes)| SectionInfo { name: id.name(), bytes: bytes.len() as u64 }).collect(),
         });
     }
@@ -113,10 +144,11 @@ pub fn inspect(archive: &[u8]) -> Result<ArchiveInfo> {
         shape: header.shape.dims().to_vec(),
         error_bound: header.error_bound,
         abs_bound: header.abs_bound,
-        mode: Mode::Paper,
-        basis: "projection",
-        coder: "huffman",
-        error_budget: header.error_budget,
+        mode: if header.tile.is_some() { Mode::Fast } else { Mode::Paper },
+        basis: if header.tile.is_some() { "interpolation" } else { "projection" },
+        coder: if header.tile.is_some() { "rice" } else { "huffman" },
+        error_budget: header.tile.is_none().then_some(header.error_budget),
+        tile: header.tile.map(Tile),
         local_levels: header.levels.local,
         global_levels: header.levels.global,
         fill: header.fill.map(value),

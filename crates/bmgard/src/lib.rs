@@ -22,6 +22,7 @@ mod archive;
 mod backend;
 mod bits;
 mod budget;
+mod closed;
 mod compressor;
 mod config;
 #[cfg(feature = "cuda")]
@@ -30,6 +31,7 @@ pub mod conformance;
 mod device;
 mod engine;
 mod error;
+mod fill;
 mod huffman;
 mod info;
 mod metrics;
@@ -44,10 +46,11 @@ mod stages;
 mod value;
 
 pub use compressor::{Compressor, Summary, decompress, decompress_into, worst_case_size, worst_case_size_with};
-pub use config::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode};
+pub use config::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode, Tile};
 pub use device::{Device, devices};
 pub use error::{Error, Result};
-pub use info::{ArchiveInfo, ChunkInfo, SectionInfo, inspect};
+pub use fill::detect_fill;
+pub use info::{ArchiveInfo, ChunkInfo, ClassInfo, SectionInfo, inspect};
 pub use metrics::Comparison;
 #[cfg(feature = "cuda")]
 pub use resident::{DeviceMemory, DeviceTimes, device_times};

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use bmgard_core::closed::TileShape;
 use bmgard_core::tile::Quantiser;
 
 use crate::archive::{Chunk, ChunkHeader, ChunkKind, SectionId};
 use crate::backend::{Backend, FieldStatistics, Verdict};
 use crate::budget;
+use crate::closed::Task;
 use crate::huffman::{Codebook, Histogram};
 use crate::patch::Patches;
 use crate::plan::{CLASSES, ChunkPlan, Dims, Level, Levels};
@@ -21,6 +23,8 @@ pub(crate) struct FieldPlan<T> {
     pub(crate) budget: ErrorBudget,
     pub(crate) fill: Option<T>,
     pub(crate) statistics: FieldStatistics<T>,
+    /// The tiles of the interpolation basis; `None` for the projection basis.
+    pub(crate) tile: Option<TileShape>,
 }
 
 impl<T: Value> FieldPlan<T> {
@@ -49,8 +53,18 @@ pub(crate) fn compress_chunk<'a, T: Value, B: Backend<T>>(
     let special_count = specials.as_ref().map_or(0, |s| s.count);
     let compressed = match constant(values, specials.as_ref()) {
         Some(chunk) => Some((chunk, 0.0, 0)),
-        None if field.bound > 0.0 => Some(code_chunk(backend, field, dims, values, specials.as_ref())?),
-        None => None,
+        None if field.bound <= 0.0 => None,
+        None => Some(match field.tile {
+            Some(shape) => backend.code_tiles(&Task {
+                shape,
+                dims,
+                values,
+                specials: specials.as_ref(),
+                bound: field.bound,
+                forbidden: forbidden(field),
+            })?,
+            None => code_chunk(backend, field, dims, values, specials.as_ref())?,
+        }),
     };
     let raw = Chunk::raw(bytemuck::cast_slice(values));
     let (chunk, max_abs_error, patched) = compressed.filter(|(chunk, ..)| chunk.size() < raw.size()).unwrap_or((raw, 0.0, 0));
@@ -73,7 +87,12 @@ fn constant<T: Value>(values: &[T], specials: Option<&Specials<T>>) -> Option<Ch
     }
     let mut sections = special_sections(specials);
     sections.push((SectionId::Constant, bytemuck::bytes_of(&first).to_vec().into()));
-    Some(Chunk { kind: ChunkKind::Constant, levels: Levels { local: 0, global: 0 }, steps: Vec::new(), sections })
+    Some(Chunk { kind: ChunkKind::Constant, levels: Levels { local: 0, global: 0 }, steps: Vec::new(), sections, tile: None })
+}
+
+/// A fill value that valid values come near to, or NaN.
+pub(crate) fn forbidden<T: Value>(field: &FieldPlan<T>) -> T {
+    field.fill.filter(|&fill| may_decode_to(fill, field)).unwrap_or(T::from_f64(f64::NAN))
 }
 
 /// A chunk whose stages are queued: what the backend will have when they are done.
@@ -169,7 +188,7 @@ fn code_chunk<T: Value, B: Backend<T>>(
     for (level, payload) in payloads.into_iter().enumerate() {
         sections.push((SectionId::Payload(level as u8), payload.into()));
     }
-    let chunk = Chunk { kind: ChunkKind::Coded, levels, steps, sections };
+    let chunk = Chunk { kind: ChunkKind::Coded, levels, steps, sections, tile: None };
     Ok((chunk, verdict.max_abs_error, patched))
 }
 
@@ -223,12 +242,15 @@ pub(crate) fn decompress_chunk<T: Value, B: Backend<T>>(
     out: &mut [T],
 ) -> Result<()> {
     debug_assert_eq!(out.len() as u64, crate::plan::count(dims));
+    if let (ChunkKind::Closed, Some(tile)) = (chunk.kind, chunk.tile) {
+        return backend.decode_tiles(tile, dims, chunk, out);
+    }
     let (runs, special_values) = (chunk.section(SectionId::MaskRuns), chunk.section(SectionId::MaskValues));
     let specials = if special_values.is_empty() { None } else { Some(Specials::<T>::read(out.len(), runs, special_values)?) };
     match chunk.kind {
         ChunkKind::Raw => bytemuck::cast_slice_mut(out).copy_from_slice(chunk.section(SectionId::Raw)),
         ChunkKind::Constant => out.fill(bytemuck::pod_read_unaligned(chunk.section(SectionId::Constant))),
-        ChunkKind::Coded => decode_chunk(backend, dims, d, chunk, specials.as_ref(), out)?,
+        ChunkKind::Coded | ChunkKind::Closed => decode_chunk(backend, dims, d, chunk, specials.as_ref(), out)?,
     }
     if let Some(specials) = specials {
         specials.restore(out);

@@ -27,17 +27,18 @@ pub(crate) struct ChunkGrid {
 
 impl ChunkGrid {
     /// Slabs along the slowest dimension, a multiple of the tile, of at most `limit` values each; where 8 planes are more than that,
-    /// the next dimension is cut as well.
-    pub(crate) fn new(dims: Dims, limit: u64) -> Self {
+    /// the next dimension is cut as well. Where there is room, slabs are a multiple of `tile`, too, whose sides are powers of two.
+    pub(crate) fn new(dims: Dims, limit: u64, tile: Dims) -> Self {
         let mut chunk = dims;
         for axis in 0..3 {
             if count(chunk) <= limit {
                 break;
             }
             let rest: u64 = chunk.iter().enumerate().filter(|&(other, _)| other != axis).map(|(_, n)| n).product();
-            let thickness = (limit / rest / TILE as u64 * TILE as u64).max(TILE as u64);
+            let unit = if limit / rest >= tile[axis] { tile[axis].max(TILE as u64) } else { TILE as u64 };
+            let thickness = (limit / rest / unit * unit).max(TILE as u64);
             let pieces = dims[axis].div_ceil(thickness);
-            chunk[axis] = dims[axis].div_ceil(pieces).next_multiple_of(TILE as u64).min(dims[axis]);
+            chunk[axis] = dims[axis].div_ceil(pieces).next_multiple_of(unit).min(dims[axis]);
         }
         Self { dims, chunk }
     }
@@ -290,7 +291,7 @@ mod tests {
             ([17, 9, 1031], 600),
             ([1 << 20, 1 << 20, 1 << 20], 1 << 29),
         ] {
-            let grid = ChunkGrid::new(dims, limit);
+            let grid = ChunkGrid::new(dims, limit, [8; 3]);
             assert!(count(grid.chunk) <= limit, "{grid:?}");
             assert!((0..3).all(|a| grid.chunk[a] == dims[a] || grid.chunk[a].is_multiple_of(8)));
             if grid.len() < 100_000 {
@@ -300,8 +301,8 @@ mod tests {
             let (origin, last) = grid.chunk_box(grid.len() - 1);
             assert_eq!([0, 1, 2].map(|a| origin[a] + last[a]), dims);
         }
-        assert!(ChunkGrid::new([100, 20, 30], 6000).contiguous());
-        assert!(!ChunkGrid::new([100, 200, 300], 512).contiguous());
-        assert!(ChunkGrid::new([1, 1, 100_000], 512).contiguous());
+        assert!(ChunkGrid::new([100, 20, 30], 6000, [8; 3]).contiguous());
+        assert!(!ChunkGrid::new([100, 200, 300], 512, [8; 3]).contiguous());
+        assert!(ChunkGrid::new([1, 1, 100_000], 512, [8; 3]).contiguous());
     }
 }

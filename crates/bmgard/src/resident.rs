@@ -131,7 +131,10 @@ impl Compressor {
             let chunk = ChunkValues::new(cuda, raw(values), &grid, origin, dims)?;
             chunk.gather(cuda)?;
             let statistics = if grid.len() == 1 { field.statistics } else { cuda.statistics_of(&chunk.values, field.fill)? };
-            let place = Place { address: start + at, room: room.checked_sub(at).ok_or(Error::OutputTooSmall { missing: at - room })? };
+            let place = Place {
+                address: start + at,
+                room: room.checked_sub(at).ok_or(Error::OutputTooSmall { missing: at.saturating_sub(room) })?,
+            };
             let placed = cuda.place_chunk(&field, dims, &chunk.values, &statistics, place)?;
             *entry = (placed.size, placed.header_crc);
             at += placed.size;
@@ -183,7 +186,7 @@ impl Compressor {
                     &fetched
                 }
             };
-            let chunk_header = ChunkHeader::read(bytes, entry.len, entry.crc)?;
+            let chunk_header = ChunkHeader::read(bytes, entry.len, entry.crc, header.tile)?;
             chunk_header.check_sizes(dims, d, size_of::<T>())?;
             let chunk = ChunkValues::<T>::new(cuda, raw(values), &header.grid, origin, dims)?;
             cuda.restore_chunk(dims, d, chunk_header, bytes, start + entry.offset, &chunk.values)?;

@@ -43,6 +43,38 @@ impl Mask {
         self.words[position / 64] |= 1 << (position % 64);
     }
 
+    /// The flags of 64 positions, lowest first; unset beyond the end.
+    #[inline(always)]
+    pub(crate) fn get64(&self, position: usize) -> u64 {
+        let (word, shift) = (position / 64, position % 64);
+        let low = self.words.get(word).map_or(0, |w| w >> shift);
+        let high = if shift > 0 { self.words.get(word + 1).map_or(0, |w| w << (64 - shift)) } else { 0 };
+        low | high
+    }
+
+    /// Whether any flag of a range is set.
+    pub(crate) fn any(&self, range: std::ops::Range<usize>) -> bool {
+        let low = |count: usize| if count < 64 { (1 << count) - 1 } else { u64::MAX };
+        range.clone().step_by(64).any(|at| self.get64(at) & low(range.end - at) != 0)
+    }
+
+    /// Sets the flags of positions from here on, lowest bit first; all of them must be inside.
+    #[inline(always)]
+    pub(crate) fn set64(&mut self, position: usize, flags: u64) {
+        let (word, shift) = (position / 64, position % 64);
+        if flags != 0 {
+            self.words[word] |= flags << shift;
+            if shift > 0 && flags >> (64 - shift) != 0 {
+                self.words[word + 1] |= flags >> (64 - shift);
+            }
+        }
+    }
+
+    /// How many flags are set.
+    pub(crate) fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// The flags, 32 a word, lowest first.
     #[cfg(feature = "cuda")]
     pub(crate) fn words_u32(&self) -> &[u32] {
@@ -64,6 +96,10 @@ impl Mask {
             })
         })
     }
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::Corrupt(format!("the mask of special values {what}"))
 }
 
 /// The special values of a chunk.
@@ -123,24 +159,27 @@ impl<T: Value> Specials<T> {
     }
 
     /// Reads what the two functions above wrote for a chunk of `len` values.
-    pub(crate) fn read(len: usize, mut mask_bytes: &[u8], mut value_bytes: &[u8]) -> Result<Self> {
-        let corrupt = |what: &str| Error::Corrupt(format!("the mask of special values {what}"));
+    pub(crate) fn read(len: usize, mut mask_bytes: &[u8], value_bytes: &[u8]) -> Result<Self> {
         let mut mask = Mask::new(len);
-        let (mut at, mut set, mut count) = (0usize, false, 0u64);
+        let (mut at, mut set) = (0usize, false);
         while !mask_bytes.is_empty() {
             let run = take_varint(&mut mask_bytes).and_then(|run| usize::try_from(run).ok());
             let run = run.filter(|&run| run <= len - at).ok_or_else(|| corrupt("is longer than its chunk"))?;
             if set {
                 mask.set_range(at..at + run);
-                count += run as u64;
             }
             at += run;
             set = !set;
         }
         if set {
             mask.set_range(at..len);
-            count += (len - at) as u64;
         }
+        Self::with_mask(mask, value_bytes)
+    }
+
+    /// Reads what [`Specials::write_values`] wrote for the set positions of a mask.
+    pub(crate) fn with_mask(mask: Mask, mut value_bytes: &[u8]) -> Result<Self> {
+        let count = mask.count();
         let mut runs = Vec::new();
         let mut listed = 0u64;
         while !value_bytes.is_empty() {

@@ -10,7 +10,7 @@ use crate::backend::Backend;
 use crate::engine::{Engine, with_backend};
 use crate::pipeline::codebooks;
 use crate::plan::{CLASSES, ChunkGrid, ChunkPlan, Levels};
-use crate::{Config, Error, ErrorBudget, Result, Shape, Value, budget};
+use crate::{Config, Error, ErrorBudget, Mode, Result, Shape, Value, budget};
 
 /// The times of one stage on a chunk's values, which the backend has already. On a GPU they include the launches and what travels
 /// between the stages and the host (histograms, codebooks, coded bytes), but not the field.
@@ -44,12 +44,15 @@ fn measure<T: Value, B: Backend<T>>(
     repeat: usize,
 ) -> Result<Vec<StageTimes>> {
     config.error_bound.validate()?;
+    if config.mode != Mode::Paper {
+        return Err(Error::InvalidConfig("only the stages of mode paper can be measured apart".into()));
+    }
     let unfit = |what: &str| Error::InvalidConfig(format!("stages are measured on fields {what}"));
     let (dims, d) = shape.effective();
     if values.len() as u64 != shape.len() {
         return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
     }
-    if ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64).len() > 1 {
+    if ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64, [1; 3]).len() > 1 {
         return Err(unfit("of one chunk"));
     }
     let statistics = backend.statistics(values, config.fill.map(T::from_f64))?;

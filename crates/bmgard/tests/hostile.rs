@@ -12,12 +12,12 @@
 
 mod support;
 
-use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, Result, Shape, Value, decompress, decompress_into, inspect};
+use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, Mode, Result, Shape, Value, decompress, decompress_into, inspect};
 use support::bits;
 use support::fields::{Field, Number, random};
 use support::format::{
-    CODEBOOKS, CONSTANT, LENGTHS, MASK, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, Parts, RAW, SIGNATURE, Section,
-    repair,
+    ANCHORS, CODEBOOKS, CONSTANT, LENGTHS, MASK, MASK_FLAGS, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, PREDICTORS,
+    Parts, RAW, SIGNATURE, Section, TILE_LENGTHS, TILES, repair,
 };
 
 /// A good archive, and what it decodes to.
@@ -87,8 +87,30 @@ fn chunks_f32() -> Sample {
     sample
 }
 
-fn samples() -> [Sample; 6] {
-    [waves_f32(), patched_f64(), line_f32(), raw_f32(), constant_f64(), chunks_f32()]
+fn tiles_f32() -> Sample {
+    let config = Config { mode: Mode::Fast, ..Config::new(ErrorBound::Absolute(1e-2)) };
+    Sample::new::<f32>("closed tiles f32", &[18, 11, 17], &Field::Rough(0.1), config)
+}
+
+fn tiles_f64() -> Sample {
+    let planted = vec![(0, Number::Of(1e30)), (37, Number::Of(-1e30)), (200, Number::Nan)];
+    let patched = Field::Planted(Box::new(Field::Continents(Number::Of(-9999.0))), planted);
+    let field = Field::Slabs(vec![patched, Field::AnyScale]);
+    let tile = Some("4x32x32".parse().unwrap());
+    let config = Config { mode: Mode::Fast, tile, fill: Some(-9999.0), ..Config::new(ErrorBound::Absolute(1e-2)) };
+    let sample = Sample::new::<f64>("closed tiles f64 with fill, escapes and a raw tile", &[9, 9, 10], &field, config);
+    let chunk = &inspect(&sample.archive).unwrap().chunks[0];
+    assert!(chunk.masked_values > 0 && chunk.patched_values > 1 && chunk.raw_tiles == 1, "{chunk:?}");
+    sample
+}
+
+fn tiles_line_f32() -> Sample {
+    let config = Config { mode: Mode::Fast, ..Config::new(ErrorBound::Absolute(0.05)) };
+    Sample::new::<f32>("closed tiles f32, 1-D", &[9001], &Field::Rough(0.1), config)
+}
+
+fn samples() -> [Sample; 9] {
+    [waves_f32(), patched_f64(), line_f32(), raw_f32(), constant_f64(), chunks_f32(), tiles_f32(), tiles_f64(), tiles_line_f32()]
 }
 
 /// Opens an archive in every way; the decoded bits.
@@ -262,11 +284,11 @@ fn header_fields_that_mean_nothing_are_refused() {
         }
         for code in [0, 4, 255] {
             sample.refuses("kind of bound", |parts| parts.bound_kind = code);
-            sample.refuses("error budget", |parts| parts.budget = code);
+            sample.refuses("error budget", |parts| parts.budget = if parts.budget == code { 1 } else { code });
         }
         for code in [0, 2, 255] {
-            sample.refuses("basis", |parts| parts.basis = code);
-            sample.refuses("coder", |parts| parts.coder = code);
+            sample.refuses("basis", |parts| parts.basis = if parts.basis == code { 1 } else { code });
+            sample.refuses("coder", |parts| parts.coder = if parts.coder == code { 1 } else { code });
         }
         sample.refuses("flags", |parts| parts.flags |= 2);
         sample.refuses("flags", |parts| parts.flags |= 0x80);
@@ -274,6 +296,9 @@ fn header_fields_that_mean_nothing_are_refused() {
         sample.refuses("reserved", |parts| parts.reserved = 1);
         sample.refuses("reserved of the table", |parts| parts.chunks[0].table_reserved = 1);
         sample.refuses("tail", |parts| parts.tail[5] = 1);
+        for sides in [[1, 1, 1], [0, 0, 11], [3, 4, 5], [255, 255, 255]] {
+            sample.refuses("tile", |parts| parts.tail[..3].copy_from_slice(&sides));
+        }
         sample.refuses("a longer body", |parts| parts.tail.push(0));
         sample.refuses("a shorter body", |parts| parts.tail.truncate(5));
         for value in [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY] {
@@ -308,7 +333,7 @@ fn shapes_that_are_none_are_refused() {
 #[test]
 fn claims_of_huge_fields_are_refused_before_memory_is_asked_for() {
     const TERA: u64 = 1 << 40;
-    let all = [waves_f32(), patched_f64(), line_f32(), raw_f32(), chunks_f32()];
+    let all = [waves_f32(), patched_f64(), line_f32(), raw_f32(), chunks_f32(), tiles_f32(), tiles_f64(), tiles_line_f32()];
     for sample in all {
         for dims in [&[TERA][..], &[1 << 60], &[1 << 20, 1 << 20], &[1 << 20, 1 << 20, 1 << 20], &[2, 2, 1 << 58], &[1 << 58, 2, 2]] {
             sample.refuses("one chunk", |parts| parts.reshape(dims));
@@ -387,7 +412,7 @@ fn lengths_and_counts_that_lie_are_refused() {
 fn chunks_that_contradict_their_kind_are_refused() {
     for sample in samples() {
         for kind in [0, 4, 255] {
-            sample.refuses("an unknown kind", |parts| parts.chunks[0].kind = kind);
+            sample.refuses("an unknown kind", |parts| parts.chunks[0].kind = if parts.chunks[0].kind == kind { 5 } else { kind });
         }
         for other in [1, 2] {
             sample.refuses("another kind", |parts| parts.chunks[0].kind = (parts.chunks[0].kind - 1 + other) % 3 + 1);
@@ -618,4 +643,51 @@ mod allocator {
 
     #[global_allocator]
     static ALLOCATOR: Limited = Limited;
+}
+
+#[test]
+fn tiles_that_make_no_sense_do_not_panic() {
+    for sample in [tiles_f32(), tiles_f64(), tiles_line_f32()] {
+        for code in [3, 7, 8 + 128, 10, 255] {
+            sample.refuses("a predictor", |parts| parts.chunks[0].section(PREDICTORS)[0] = code);
+        }
+        sample.refuses("two axes for a class of one", |parts| parts.chunks[0].section(PREDICTORS)[0] = 9);
+        for width in [65, 255] {
+            sample.refuses("anchors", |parts| parts.chunks[0].section(ANCHORS)[0] = width);
+        }
+        let _ = decode(&sample.with(|parts| parts.chunks[0].section(ANCHORS)[1..].fill(0xFF)));
+        sample.refuses("longer tiles", |parts| parts.chunks[0].section(TILE_LENGTHS).fill(0xFF));
+        sample.refuses("empty tiles", |parts| parts.chunks[0].section(TILE_LENGTHS).fill(0));
+        sample.refuses("a tile too many", |parts| parts.chunks[0].section(TILE_LENGTHS).extend([0, 0]));
+        for kind in [1, 2, 3] {
+            sample.refuses("another kind", |parts| parts.chunks[0].kind = kind);
+        }
+        for round in 0..300 {
+            let _ = decode(&sample.with(|parts| {
+                let tiles = parts.chunks[0].section(TILES);
+                tiles.iter_mut().enumerate().for_each(|(i, byte)| *byte = random(round, i as u64) as u8);
+            }));
+        }
+        for byte in [0, 0x55, 0xFF] {
+            let _ = decode(&sample.with(|parts| parts.chunks[0].section(TILES).fill(byte)));
+        }
+        for level in 0..Parts::parse(&sample.archive).chunks[0].steps.len() {
+            for step in [f64::MAX, 1.0, 1e-30, 5e-324] {
+                for bits in [step.to_bits(), u64::from((step as f32).to_bits())] {
+                    let _ = decode(&sample.with(|parts| parts.chunks[0].steps[level] = bits));
+                }
+            }
+            for step in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+                let bits = if Parts::parse(&sample.archive).dtype == 1 { u64::from((step as f32).to_bits()) } else { step.to_bits() };
+                sample.refuses("a step", |parts| parts.chunks[0].steps[level] = bits);
+            }
+        }
+    }
+    let sample = tiles_f64();
+    let flags = Parts::parse(&sample.archive).chunks[0].section(MASK_FLAGS).clone();
+    for at in 0..flags.len() {
+        let _ = decode(&sample.with(|parts| parts.chunks[0].section(MASK_FLAGS)[at] ^= 0xFF));
+    }
+    sample.refuses("failures that are not there", |parts| parts.chunks[0].section(MASK_FLAGS)[10] = 0x7F);
+    sample.refuses("a parameter", |parts| parts.chunks[0].section(MASK_FLAGS)[2] = 20);
 }

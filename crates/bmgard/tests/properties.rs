@@ -2,7 +2,7 @@
 
 mod support;
 
-use bmgard::{BackendChoice, Config, ErrorBound, ErrorBudget, Value};
+use bmgard::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode, Value};
 use proptest::prelude::*;
 use support::cases::greatest_levels;
 use support::fields::{Field, Number, ODD_NUMBERS};
@@ -63,7 +63,9 @@ fn configs() -> impl Strategy<Value = Config> {
     let budget = prop::sample::select(vec![ErrorBudget::Tight, ErrorBudget::Rigorous, ErrorBudget::Mgard]);
     let fill = prop_oneof![3 => Just(None), 1 => numbers().prop_map(|number| Some(number.of::<f64>()))];
     let chunk = prop_oneof![1 => Just(Config::DEFAULT_CHUNK_BYTES), 1 => 4096..40_000u64];
-    (bounds(), budget, fill, chunk).prop_map(|(bound, error_budget, fill, max_chunk_bytes)| Config {
+    let mode = prop::sample::select(vec![Mode::Paper, Mode::Fast]);
+    (bounds(), budget, fill, chunk, mode).prop_map(|(bound, error_budget, fill, max_chunk_bytes, mode)| Config {
+        mode,
         error_budget,
         fill,
         max_chunk_bytes,
@@ -111,6 +113,7 @@ proptest! {
         let local_levels = local.index(greatest.len());
         let global_levels = global.index(greatest[local_levels] as usize + 1);
         let config = Config {
+            mode: Mode::Paper,
             local_levels: Some(local_levels as u32),
             global_levels: Some(global_levels as u32),
             max_chunk_bytes: Config::DEFAULT_CHUNK_BYTES,

@@ -16,10 +16,14 @@ use crate::report::{self, Channel, Rows};
 
 /// Runs the command.
 pub fn run(args: &CompressArgs) -> Outcome {
-    let config = args.encoding.config(args.bound.required()?)?;
+    let mut config = args.encoding.config(args.bound.required()?)?;
     let mut compressor = Compressor::new(config.clone())?;
     let mut target = Target::create(&args.output, Some(&args.input), args.overwrite)?;
     let field = Field::open(&args.input, &args.layout, None)?;
+    with_values!(&field.values, values => args.encoding.find_fill(&mut config, values));
+    if config.fill != compressor.config().fill {
+        compressor = Compressor::new(config.clone())?;
+    }
     let outcome = with_values!(&field.values, values => {
         write(&mut compressor, values, &field, &mut target, args).and_then(|written| {
             let verified = (!args.no_verify).then(|| verify(values, &config, &written)).transpose()?;
@@ -109,7 +113,7 @@ struct Report {
     shape: Vec<u64>,
     mode: Mode,
     error_bound: ErrorBound,
-    error_budget: ErrorBudget,
+    error_budget: Option<ErrorBudget>,
     fill: Option<f64>,
     abs_bound: f64,
     max_abs_error: f64,
@@ -155,7 +159,7 @@ impl Report {
             shape: field.shape.dims().to_vec(),
             mode: config.mode,
             error_bound: config.error_bound,
-            error_budget: config.error_budget,
+            error_budget: (config.mode == Mode::Paper).then_some(config.error_budget),
             fill: config.fill,
             abs_bound: summary.abs_bound,
             max_abs_error,

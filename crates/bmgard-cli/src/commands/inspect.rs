@@ -1,6 +1,6 @@
 //! `bmgard inspect`
 
-use bmgard::ArchiveInfo;
+use bmgard::{ArchiveInfo, ChunkInfo, ClassInfo};
 
 use crate::args::InspectArgs;
 use crate::failure::{Failure, Outcome};
@@ -19,7 +19,7 @@ pub fn run(args: &InspectArgs) -> Outcome {
         return Channel::Stdout.json(&info);
     }
     head(&info).print(Channel::Stdout);
-    Channel::Stdout.text(&format!("\n{}\n{}", chunks(&info), sections(&info)));
+    Channel::Stdout.text(&format!("\n{}\n{}{}", chunks(&info), sections(&info), classes(&info)));
     Ok(())
 }
 
@@ -33,13 +33,40 @@ fn head(info: &ArchiveInfo) -> Rows {
     rows.row("archive", report::bytes(info.compressed_bytes));
     rows.row("ratio", format!("{ratio:.3} ({bits:.4} bits a value)"));
     rows.row("bound", report::bound(info.error_bound, info.abs_bound));
-    rows.row("method", format!("{} + {}, {} local and {} global levels", info.basis, info.coder, info.local_levels, info.global_levels));
-    rows.row("error budget", format!("{:?}", info.error_budget).to_lowercase());
+    if let Some(tile) = info.tile {
+        rows.row("method", format!("{} + {}, tiles of {tile}", info.basis, info.coder));
+        tiles(info, values, &mut rows);
+    } else {
+        let (local, global) = (info.local_levels, info.global_levels);
+        rows.row("method", format!("{} + {}, {local} local and {global} global levels", info.basis, info.coder));
+    }
+    if let Some(budget) = info.error_budget {
+        rows.row("error budget", format!("{budget:?}").to_lowercase());
+    }
     if let Some(fill) = info.fill {
         rows.row("fill value", format!("{fill:e}"));
     }
     rows.row("chunks", format!("{} of {}", info.chunks.len(), report::dims(&info.chunk_shape)));
     rows
+}
+
+/// What closed tiles hold, over all chunks.
+fn tiles(info: &ArchiveInfo, values: u64, rows: &mut Rows) {
+    let sum = |of: fn(&ChunkInfo) -> u64| info.chunks.iter().map(of).sum::<u64>();
+    let share = |count: u64| format!("{count} ({:.3} % of the values)", 100.0 * count as f64 / values as f64);
+    rows.row("escapes", share(sum(|chunk| chunk.patched_values)));
+    rows.row("masked", share(sum(|chunk| chunk.masked_values)));
+    rows.row("tiles", format!("{} with all symbols 0, {} raw", sum(|chunk| chunk.zero_tiles), sum(|chunk| chunk.raw_tiles)));
+}
+
+/// The predictors of the first chunk that has some.
+fn classes(info: &ArchiveInfo) -> String {
+    let Some((number, chunk)) = info.chunks.iter().enumerate().find(|(_, chunk)| !chunk.classes.is_empty()) else {
+        return String::new();
+    };
+    let row = |class: &ClassInfo| vec![class.spacing.to_string(), class.axes.clone(), class.predictor.clone()];
+    let rows: Vec<Vec<String>> = chunk.classes.iter().map(row).collect();
+    format!("\nclasses of chunk {number}\n{}", report::table(&["spacing", "odd axes", "predictor"], &rows))
 }
 
 fn chunks(info: &ArchiveInfo) -> String {
@@ -61,7 +88,7 @@ fn chunks(info: &ArchiveInfo) -> String {
             ]
         })
         .collect();
-    let mut text = report::table(&["chunk", "offset", "shape", "kind", "bytes", "patched", "steps, finest level first"], &rows);
+    let mut text = report::table(&["chunk", "offset", "shape", "kind", "bytes", "exact", "steps, finest level first"], &rows);
     if info.chunks.len() > SHOWN_CHUNKS {
         text += &format!("and {} more chunks (see --json)\n", info.chunks.len() - SHOWN_CHUNKS);
     }

@@ -6,11 +6,14 @@ pub(crate) mod cuda;
 
 use std::borrow::Cow;
 
+use bmgard_core::closed::TileShape;
 use bmgard_core::tile::Quantiser;
 
+use crate::archive::Chunk;
+use crate::closed;
 use crate::huffman::{Codebook, Histogram};
 use crate::patch::Patches;
-use crate::plan::{CLASSES, ChunkPlan};
+use crate::plan::{CLASSES, ChunkPlan, Dims};
 use crate::special::Mask;
 use crate::{Result, Value};
 
@@ -154,6 +157,16 @@ pub(crate) trait Backend<T: Value> {
 
     /// Copies decoded values to the host.
     fn store(&mut self, values: Self::Values<'static>, out: &mut [T]) -> Result<()>;
+
+    /// Codes a chunk in closed tiles.
+    fn code_tiles(&mut self, task: &closed::Task<'_, T>) -> Result<closed::CodedChunk> {
+        Ok(closed::code_chunk(task))
+    }
+
+    /// Decodes such a chunk, whose sections have the right sizes, special values included.
+    fn decode_tiles(&mut self, shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
+        closed::decode_chunk(shape, dims, chunk, out)
+    }
 
     /// Waits for all that was queued.
     fn finish(&mut self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The cases of the suite: named fields with options. They are the same for every element type and backend.
 
 use bmgard::ErrorBound::{Absolute, RelativeToMax, RelativeToRange};
-use bmgard::{Config, ErrorBudget};
+use bmgard::{Config, ErrorBudget, Mode};
 
 use super::fields::{Field, Number, ODD_NUMBERS};
 
@@ -22,7 +22,7 @@ const BUDGETS: [ErrorBudget; 3] = [ErrorBudget::Tight, ErrorBudget::Rigorous, Er
 pub type Group = (&'static str, fn() -> Vec<Case>);
 
 /// All groups of cases.
-pub const GROUPS: [Group; 11] = [
+pub const GROUPS: [Group; 13] = [
     ("lengths", lengths),
     ("shapes", shapes),
     ("positions", positions),
@@ -34,6 +34,8 @@ pub const GROUPS: [Group; 11] = [
     ("chunks", chunks),
     ("fill", fill),
     ("coding", coding),
+    ("fast", fast),
+    ("tiles", tiles),
 ];
 
 /// All of them.
@@ -422,5 +424,56 @@ fn coding() -> Vec<Case> {
     add("patches", &[140_000], Field::Spikes(301, Of(1e30)), Absolute(1e-3));
     add("one patch at the end", &[131_073], Field::Planted(Box::new(Field::Waves), vec![(131_072, Of(1e30))]), Absolute(1e-3));
     add("NaN far apart", &[140_000], Field::Spikes(20_011, Number::SignallingNan), Absolute(1e-3));
+    out
+}
+
+/// The cases of the other groups in mode `fast`, as far as they make a difference there.
+fn fast() -> Vec<Case> {
+    let groups = [lengths, shapes, positions, constants, bounds, extremes, chunks, fill, coding];
+    let mut out: Vec<Case> = groups.into_iter().flat_map(|group| group()).collect();
+    out.retain(|case| case.config.error_budget == ErrorBudget::default());
+    for case in &mut out {
+        case.config = Config { mode: Mode::Fast, local_levels: None, global_levels: None, ..case.config.clone() };
+        case.name = format!("fast {}", case.name);
+    }
+    // One of three single planted numbers will do.
+    out.into_iter()
+        .enumerate()
+        .filter(|(index, case)| !case.name.starts_with("fast positions") || index % 3 == 0)
+        .map(|(_, case)| case)
+        .collect()
+}
+
+/// Every shape of tiles, on fields that end within them, on them, and one node after them.
+fn tiles() -> Vec<Case> {
+    let mut out = Vec::new();
+    let list: [(&str, &[&[u64]]); 6] = [
+        ("16x16x16", &[&[16, 16, 16], &[17, 16, 16], &[33, 20, 70], &[15, 47, 65], &[2, 3, 17, 40], &[48, 17, 81]]),
+        ("4x32x32", &[&[4, 32, 32], &[5, 33, 65], &[9, 40, 100], &[3, 70, 31]]),
+        ("32x4x32", &[&[32, 4, 32], &[33, 5, 33], &[40, 9, 100]]),
+        ("32x32x4", &[&[32, 32, 4], &[33, 33, 5], &[40, 37, 9], &[31, 65, 66]]),
+        ("64x64", &[&[64, 64], &[65, 65], &[63, 130], &[200, 131], &[3, 65, 70], &[2, 64, 129]]),
+        ("4096", &[&[4096], &[4097], &[4095], &[10_000], &[2, 5000], &[3, 2, 4100]]),
+    ];
+    for (tile, shapes) in list {
+        for shape in shapes {
+            let mut add = |what: &str, field: Field, config: Config| {
+                let config = Config { mode: Mode::Fast, tile: Some(tile.parse().unwrap()), ..config };
+                out.push(case("tiles", format!("{tile}-{}-{what}", join(shape)), shape, field, config));
+            };
+            let fill = |value, bound| Config { fill: Some(value), ..Config::new(bound) };
+            add("waves", Field::Waves, Config::new(RelativeToRange(1e-3)));
+            add("waves, loose", Field::Waves, Config::new(RelativeToRange(0.2)));
+            add("rough", Field::Rough(1e-2), Config::new(Absolute(1e-3)));
+            add("noise", Field::Noise, Config::new(RelativeToRange(1e-7)));
+            add("an offset", Field::Ramp(1e5, 1.01e5), Config::new(Absolute(0.004)));
+            add("spikes", Field::Spikes(50, Number::Of(1e30)), Config::new(Absolute(1e-3)));
+            add("continents", Field::Continents(Number::Of(1e36)), fill(1e36, RelativeToRange(1e-3)));
+            add("continents of 0", Field::Continents(Number::Of(0.0)), fill(0.0, RelativeToRange(1e-2)));
+            add("holes", Field::Spikes(7, Number::SignallingNan), Config::new(RelativeToMax(1e-4)));
+            add("raw tiles", Field::Slabs(vec![Field::Waves, Field::AnyScale]), Config::new(Absolute(1e-3)));
+            add("chunks", Field::Rough(1e-3), Config { max_chunk_bytes: 40_000, ..Config::new(Absolute(1e-3)) });
+        }
+    }
     out
 }

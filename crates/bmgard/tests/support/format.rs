@@ -13,6 +13,11 @@ pub const PATCH_OFFSETS: u32 = 5;
 pub const PATCH_VALUES: u32 = 6;
 pub const CONSTANT: u32 = 7;
 pub const CODEBOOKS: u32 = 8;
+pub const MASK_FLAGS: u32 = 9;
+pub const PREDICTORS: u32 = 10;
+pub const ANCHORS: u32 = 11;
+pub const TILE_LENGTHS: u32 = 12;
+pub const TILES: u32 = 13;
 pub const LENGTHS: u32 = 0x100;
 pub const PAYLOAD: u32 = 0x200;
 

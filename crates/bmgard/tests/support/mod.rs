@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "no test file uses all of it")]
 
 pub mod cases;
+pub mod closed;
 pub mod fields;
 pub mod format;
 pub mod reference;

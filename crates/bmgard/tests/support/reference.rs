@@ -3,31 +3,32 @@
 
 use bmgard::Value;
 
+use super::closed;
 use super::format::{
     CODEBOOKS, CONSTANT, Chunk, LENGTHS, MASK, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, Parts, RAW,
 };
 
 /// An array of three dimensions in C order.
 #[derive(Clone)]
-struct Array<V> {
-    dims: [usize; 3],
-    values: Vec<V>,
+pub(super) struct Array<V> {
+    pub(super) dims: [usize; 3],
+    pub(super) values: Vec<V>,
 }
 
 impl<V: Copy> Array<V> {
-    fn filled(dims: [usize; 3], value: V) -> Self {
+    pub(super) fn filled(dims: [usize; 3], value: V) -> Self {
         Self { dims, values: vec![value; dims.iter().product()] }
     }
 
-    fn place(&self, [z, y, x]: [usize; 3]) -> usize {
+    pub(super) fn place(&self, [z, y, x]: [usize; 3]) -> usize {
         (z * self.dims[1] + y) * self.dims[2] + x
     }
 
-    fn get(&self, at: [usize; 3]) -> V {
+    pub(super) fn get(&self, at: [usize; 3]) -> V {
         self.values[self.place(at)]
     }
 
-    fn set(&mut self, at: [usize; 3], value: V) {
+    pub(super) fn set(&mut self, at: [usize; 3], value: V) {
         let place = self.place(at);
         self.values[place] = value;
     }
@@ -70,7 +71,7 @@ impl<V: Copy> Array<V> {
 }
 
 /// All indices in C order.
-fn nodes([nz, ny, nx]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+pub(super) fn nodes([nz, ny, nx]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
     (0..nz).flat_map(move |z| (0..ny).flat_map(move |y| (0..nx).map(move |x| [z, y, x])))
 }
 
@@ -78,12 +79,12 @@ fn average<T: Value>(a: T, b: T) -> T {
     (a + b) * T::HALF
 }
 
-fn words(bytes: &[u8], size: usize) -> impl Iterator<Item = u64> + '_ {
+pub(super) fn words(bytes: &[u8], size: usize) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks(size).map(|word| word.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
 }
 
 /// A section's bytes; none where the chunk does not have it.
-fn section(chunk: &Chunk, id: u32) -> &[u8] {
+pub(super) fn section(chunk: &Chunk, id: u32) -> &[u8] {
     chunk.sections.iter().find(|section| section.id == id).map_or(&[], |section| &section.bytes)
 }
 
@@ -104,7 +105,12 @@ pub fn decode<T: Value>(archive: &[u8]) -> Vec<T> {
     for (at, chunk) in nodes(grid).zip(&parts.chunks) {
         let origin = [0, 1, 2].map(|axis| at[axis] * size[axis]);
         let dims = [0, 1, 2].map(|axis| size[axis].min(dims[axis] - origin[axis]));
-        let decoded = decode_chunk::<T>(chunk, dims, d);
+        let decoded = if chunk.kind == 4 {
+            assert_eq!((parts.basis, parts.coder), (2, 2));
+            closed::decode(chunk, [0, 1, 2].map(|axis| 1 << parts.tail[axis]), dims)
+        } else {
+            decode_chunk::<T>(chunk, dims, d)
+        };
         for at in nodes(dims) {
             out.set([0, 1, 2].map(|axis| origin[axis] + at[axis]), decoded.get(at));
         }
@@ -129,16 +135,22 @@ fn decode_chunk<T: Value>(chunk: &Chunk, dims: [usize; 3], d: usize) -> Array<T>
             out.values[block * 65_536 + offset as usize] = value(bits);
         }
     }
-    let mut places = (0..len).filter(|&place| special[place]);
-    let mut runs = section(chunk, MASK_VALUES);
+    mask_values(section(chunk, MASK_VALUES), &special, &mut out.values);
+    out
+}
+
+/// Puts special values in their places.
+pub(super) fn mask_values<T: Value>(mut runs: &[u8], special: &[bool], out: &mut [T]) {
+    let mut places = (0..out.len()).filter(|&place| special[place]);
+    let mut puts = Vec::new();
     while !runs.is_empty() {
         let run = varint(&mut runs);
         let bits = words(&runs[..size_of::<T>()], size_of::<T>()).next().unwrap();
         runs = &runs[size_of::<T>()..];
-        places.by_ref().take(run).for_each(|place| out.values[place] = value(bits));
+        puts.extend(places.by_ref().take(run).map(|place| (place, T::from_bits_u64(bits))));
     }
     assert!(places.next().is_none());
-    out
+    puts.into_iter().for_each(|(place, value)| out[place] = value);
 }
 
 fn varint(bytes: &mut &[u8]) -> usize {
@@ -181,10 +193,10 @@ fn codebook(bytes: &mut &[u8]) -> Codebook {
     out
 }
 
-struct Bits<'a>(&'a [u8], usize);
+pub(super) struct Bits<'a>(pub(super) &'a [u8], pub(super) usize);
 
 impl Bits<'_> {
-    fn bit(&mut self) -> usize {
+    pub(super) fn bit(&mut self) -> usize {
         let bit = self.0[self.1 / 8] >> (self.1 % 8) & 1;
         self.1 += 1;
         usize::from(bit)

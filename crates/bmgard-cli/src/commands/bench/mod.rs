@@ -60,6 +60,9 @@ trait Rival {}
 impl<T> Rival for T {}
 
 fn measure<T: Element + Rival>(args: &BenchArgs, config: &Config, source: String, values: Vec<T>, shape: &Shape) -> Outcome<Report> {
+    let mut config = config.clone();
+    args.encoding.find_fill(&mut config, &values);
+    let config = &config;
     let extremes = Comparison::new(&values, &values, None, config.fill)?;
     let abs_bound = config.error_bound.resolve(min_max(&extremes));
     let bench = Bench { shape, abs_bound, fill: config.fill, repeat: args.repeat };

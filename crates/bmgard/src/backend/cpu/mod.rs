@@ -6,8 +6,8 @@ mod encode;
 mod global;
 mod local;
 mod order;
-mod shared;
-mod simd;
+pub(crate) mod shared;
+pub(crate) mod simd;
 mod statistics;
 
 #[cfg(feature = "cuda")]

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 /// Tiles of an array are no contiguous parts of it, so safe slices cannot hand them to different threads.
-pub(super) struct Shared<'a, T> {
+pub(crate) struct Shared<'a, T> {
     start: *mut T,
     len: usize,
     owner: PhantomData<&'a mut [T]>,
@@ -14,7 +14,7 @@ pub(super) struct Shared<'a, T> {
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T: Copy> Shared<'a, T> {
-    pub(super) fn new(slice: &'a mut [T]) -> Self {
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
         Self { start: slice.as_mut_ptr(), len: slice.len(), owner: PhantomData }
     }
 
@@ -24,7 +24,7 @@ impl<'a, T: Copy> Shared<'a, T> {
     /// No other thread writes to these places during the life of the borrow.
     #[inline(always)]
     #[allow(unsafe_code, reason = "this type's purpose")]
-    pub(super) unsafe fn write(&self, at: usize, values: &[T]) {
+    pub(crate) unsafe fn write(&self, at: usize, values: &[T]) {
         assert!(at <= self.len && values.len() <= self.len - at);
         // SAFETY: the places are inside the slice, which is borrowed mutably, and no other thread writes them, as the caller promises.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.start.add(at), values.len()) };

@@ -34,12 +34,12 @@ macro_rules! simd {
         }
     )*};
 }
-pub(super) use simd;
+pub(crate) use simd;
 
 /// Whether the processor has what the second version of [`simd`]'s functions is compiled for.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) fn wide_enough() -> bool {
+pub(crate) fn wide_enough() -> bool {
     is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("bmi1")

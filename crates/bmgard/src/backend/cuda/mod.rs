@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_arguments, reason = "stages take what their kernels take")]
 
 mod archive;
+mod closed;
 mod event;
 mod levels;
 mod mail;
@@ -14,6 +15,7 @@ mod staging;
 mod trials;
 
 use std::cell::RefCell;
+use std::io::Read;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cust::context::{Context, CurrentContext};
@@ -21,6 +23,7 @@ use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::error::CudaError;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
+use flate2::read::GzDecoder;
 
 pub use levels::DeviceValue;
 use mail::Mail;
@@ -32,7 +35,8 @@ use staging::Staging;
 use crate::{Device, Error, Result};
 
 /// The kernels, for compute capability 8.0 and later: the driver translates them for the device at hand.
-const PTX: &str = include_str!("../../../../../kernels-gpu/ptx/kernels.ptx");
+/// Packed by `build.rs`.
+const PTX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.ptx.gz"));
 
 /// The least compute capability.
 const LEAST_CAPABILITY: (u32, u32) = (8, 0);
@@ -142,6 +146,8 @@ impl Loaded {
         if let Some((_, loaded)) = all.iter().find(|(other, _)| *other == index) {
             return Ok(Arc::clone(loaded));
         }
+        let mut ptx = String::new();
+        GzDecoder::new(PTX).read_to_string(&mut ptx)?;
         let load = || {
             let device = CudaDevice::get_device(index)?;
             let capability = capability(device)?;
@@ -149,7 +155,7 @@ impl Loaded {
                 return Ok(Err(capability));
             }
             let context = Context::new(device)?;
-            let module = Module::from_ptx(PTX, &[])?;
+            let module = Module::from_ptx(&ptx, &[])?;
             stages::allow_shared_memory(&module)?;
             Ok(Ok(Self { module, context, tested: OnceLock::new() }))
         };

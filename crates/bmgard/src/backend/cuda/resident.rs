@@ -40,7 +40,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn fits(self, size: u64) -> Result<()> {
+    pub(super) fn fits(self, size: u64) -> Result<()> {
         if size <= self.room { Ok(()) } else { Err(Error::OutputTooSmall { missing: size - self.room }) }
     }
 }
@@ -136,7 +136,10 @@ impl Cuda {
         if field.bound <= 0.0 {
             return self.place_raw(values, place);
         }
-        let placed = self.place_coded(field, dims, values, place);
+        let placed = match field.tile {
+            Some(shape) => self.place_closed(field, shape, dims, values, place),
+            None => self.place_coded(field, dims, values, place),
+        };
         if placed.is_err() {
             // What is queued must not outlive the memory that it works in.
             self.finish_all()?;
@@ -145,7 +148,7 @@ impl Cuda {
     }
 
     /// A chunk that needs the host: special values are listed and replaced there.
-    fn place_by_host<T: Value + DeviceValue>(
+    pub(super) fn place_by_host<T: Value + DeviceValue>(
         &mut self,
         field: &FieldPlan<T>,
         dims: Dims,
@@ -175,7 +178,7 @@ impl Cuda {
     }
 
     /// A chunk as it is.
-    fn place_raw<T: Value + DeviceValue>(&mut self, values: &Buffer<T>, place: Place) -> Result<Placed> {
+    pub(super) fn place_raw<T: Value + DeviceValue>(&mut self, values: &Buffer<T>, place: Place) -> Result<Placed> {
         let bytes = (values.len() * size_of::<T>()) as u64;
         let size = chunk_size(0, [bytes].into_iter());
         place.fits(size)?;
@@ -235,7 +238,7 @@ impl Cuda {
     }
 
     /// Writes a chunk's header once its sections (kind, address, bytes) are there; returns the header's checksum.
-    fn write_header(
+    pub(super) fn write_header(
         &mut self,
         kind: ChunkKind,
         levels: Levels,
@@ -255,7 +258,7 @@ impl Cuda {
     }
 
     /// Queues the checksums of spans of bytes, beside what comes next; [`Cuda::checksums`] has them once all streams have come here.
-    fn queue_checksums(&self, spans: &[(u64, u64)]) -> Result<Buffer<u32>> {
+    pub(super) fn queue_checksums(&self, spans: &[(u64, u64)]) -> Result<Buffer<u32>> {
         let stream = &self.side[CHECKSUM_STREAM];
         let remainders: Buffer<u32> = self.buffer(spans.len())?;
         let ready = Event::new()?;
@@ -303,17 +306,37 @@ impl Cuda {
                 drop(remainders);
                 self.compare_checksums(&header, &spans)
             }
-            _ => {
-                // Special values come back on the host.
-                let len = header.sections.last().map_or(0, |section| section.start + section.len);
-                let chunk = self.fetch(address, len)?;
-                let chunk = Chunk::new(&chunk, header)?;
-                let mut host = vec![T::ZERO; values.len()];
-                pipeline::decompress_chunk(self, dims, d, &chunk, &mut host)?;
-                self.put(bytemuck::cast_slice(&host), values.pointer().as_raw())?;
-                self.stream.synchronize().map_err(failed)
+            ChunkKind::Closed if header.section(SectionId::MaskValues).is_none() => {
+                let restored = self.restore_closed(dims, &header, address, values, &spans);
+                match restored {
+                    Ok(true) => Ok(()),
+                    Ok(false) => self.restore_by_host(dims, d, header, address, values),
+                    Err(error) => {
+                        self.finish_all()?;
+                        Err(error)
+                    }
+                }
             }
+            _ => self.restore_by_host(dims, d, header, address, values),
         }
+    }
+
+    /// A chunk that needs the host: special values come back there.
+    fn restore_by_host<T: Value + DeviceValue>(
+        &mut self,
+        dims: Dims,
+        d: usize,
+        header: ChunkHeader,
+        address: u64,
+        values: &Buffer<T>,
+    ) -> Result<()> {
+        let len = header.sections.last().map_or(0, |section| section.start + section.len);
+        let chunk = self.fetch(address, len)?;
+        let chunk = Chunk::new(&chunk, header)?;
+        let mut host = vec![T::ZERO; values.len()];
+        pipeline::decompress_chunk(self, dims, d, &chunk, &mut host)?;
+        self.put(bytemuck::cast_slice(&host), values.pointer().as_raw())?;
+        self.stream.synchronize().map_err(failed)
     }
 
     fn restore_coded<T: Value + DeviceValue>(
@@ -364,7 +387,7 @@ impl Cuda {
 
     /// # Errors
     /// [`Error::Corrupt`] where a section's checksum is not the one that its header says.
-    fn compare_checksums(&self, header: &ChunkHeader, spans: &[(u64, u64)]) -> Result<()> {
+    pub(super) fn compare_checksums(&self, header: &ChunkHeader, spans: &[(u64, u64)]) -> Result<()> {
         let wrong = header.sections.iter().zip(self.checksums(spans)).find(|(section, crc)| section.crc != *crc);
         let wrong = wrong.map(|(section, _)| Error::Corrupt(format!("the checksum of {} is wrong", section.id.name())));
         wrong.map_or(Ok(()), Err)

@@ -1,6 +1,8 @@
 //! A small field through both backends, once for each device in a process: a driver's compiler has been seen to translate kernels
 //! wrongly without a word.
 
+use bmgard_core::closed::TileShape;
+
 use super::Cuda;
 use super::levels::DeviceValue;
 use crate::backend::cpu::Cpu;
@@ -14,14 +16,22 @@ pub(super) fn run(cuda: &mut Cuda) -> std::result::Result<(), String> {
     for dims in [[11, 18, 37], [1, 26, 45], [1, 1, 700]] {
         // Symbols in half their width, and in full.
         for range in [Some((-2.0, 2.0)), None] {
-            both::<f32>(cuda, dims, range).and_then(|()| both::<f64>(cuda, dims, range))?;
+            both::<f32>(cuda, dims, range, None).and_then(|()| both::<f64>(cuda, dims, range, None))?;
         }
+    }
+    for (dims, tile) in [([18, 20, 37], TileShape::CUBE), ([1, 66, 90], TileShape::SQUARE), ([1, 1, 4500], TileShape::LINE)] {
+        both::<f32>(cuda, dims, None, Some(tile)).and_then(|()| both::<f64>(cuda, dims, None, Some(tile)))?;
     }
     Ok(())
 }
 
-fn both<T: Value + DeviceValue>(cuda: &mut Cuda, dims: Dims, range: Option<(f64, f64)>) -> std::result::Result<(), String> {
-    let name = format!("{} {dims:?}", T::DTYPE);
+fn both<T: Value + DeviceValue>(
+    cuda: &mut Cuda,
+    dims: Dims,
+    range: Option<(f64, f64)>,
+    tile: Option<TileShape>,
+) -> std::result::Result<(), String> {
+    let name = format!("{} {dims:?}{}", T::DTYPE, if tile.is_some() { " in closed tiles" } else { "" });
     let d = crate::plan::dimensions(dims);
     let values: Vec<T> = (0..count(dims)).map(|i| sample(i)).collect();
     let plan = FieldPlan {
@@ -31,6 +41,7 @@ fn both<T: Value + DeviceValue>(cuda: &mut Cuda, dims: Dims, range: Option<(f64,
         budget: ErrorBudget::Tight,
         fill: None,
         statistics: FieldStatistics { min_max: range.map(|(min, max)| (T::from_f64(min), T::from_f64(max))), specials: 0 },
+        tile,
     };
     let differs = |what: &str| Err(format!("{what} of {name} are not the CPU's"));
     let error = |error: crate::Error| format!("{name}: {error}");

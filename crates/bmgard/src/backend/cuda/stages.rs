@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
+use bmgard_core::closed::TileShape;
 use bmgard_core::tile::Quantiser;
 use bmgard_core::token::{ESCAPE, ESCAPED_BITS, TOKENS, ZERO_GROUP, token};
 use cuda_loader::{FunctionAttribute, set_function_attribute};
@@ -16,11 +17,13 @@ use super::levels::{DeviceValue, LevelSymbols, Original, Stored, check_size, nar
 use super::mail::{BAD, BAD_PATCHES, BROKEN, WORST};
 use super::memory::Buffer;
 use super::{Cuda, SIDE_STREAMS, failed, queue};
+use crate::archive::Chunk;
 use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, FieldStatistics, Stream, Verdict};
+use crate::closed;
 use crate::huffman::{Codebook, Histogram, MAX_LENGTH};
 use crate::patch::Patches;
-use crate::plan::{CLASSES, ChunkPlan, Level, LevelKind, count};
+use crate::plan::{CLASSES, ChunkPlan, Dims, Level, LevelKind, count};
 use crate::special::Mask;
 use crate::{Error, Result, Value};
 
@@ -373,6 +376,14 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
             verdict.patches = Patches { counts: read(&counts)?, offsets: read(&offsets)?, values: read(&out)? };
         }
         Ok(verdict)
+    }
+
+    fn code_tiles(&mut self, task: &closed::Task<'_, T>) -> Result<closed::CodedChunk> {
+        self.code_closed(task)
+    }
+
+    fn decode_tiles(&mut self, shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
+        self.decode_closed(shape, dims, chunk, out)
     }
 
     fn finish(&mut self) -> Result<()> {

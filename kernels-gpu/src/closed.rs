@@ -1,0 +1,903 @@
+//! Closed tiles: prediction and quantisation, forward and back.
+//!
+//! The numbers are [`bmgard_core::closed`]'s; here is how threads share them. A block works on a tile. The reconstructed values of its
+//! closed box are in shared memory; a class after the other is predicted from them and added to them, a thread working on every so many
+//! nodes. Nodes on far faces are computed as their owners compute them, so that no block waits for another.
+//!
+//! A tile's symbols lie in the order in which [`crate::rice`] codes them. [`ESCAPED`] stands for a value that is stored exactly.
+
+use bmgard_core::Real;
+use bmgard_core::closed::predict::{self, Neighbours};
+use bmgard_core::closed::{Kind, Predictor, Quantiser, Side, TILE_NODES};
+use cuda_std::atomic::intrinsics::{
+    atomic_fetch_add_relaxed_u64_device, atomic_fetch_max_relaxed_u64_device, atomic_load_relaxed_64_device,
+};
+use cuda_std::prelude::*;
+
+use crate::common::{masked, split};
+
+/// Threads of a block.
+pub const BLOCK: u32 = 128;
+
+/// The symbol of a value that is stored exactly.
+pub const ESCAPED: i32 = i32::MIN;
+
+/// How a chunk is cut into tiles.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Tiles {
+    /// Nodes, slowest dimension first; fewer than 2^31 in all.
+    dims: [u32; 3],
+    /// Tiles.
+    tiles: [u32; 3],
+    /// The binary logarithms of a tile's sides.
+    log2: [u32; 3],
+    /// The number of classes.
+    classes: u32,
+}
+
+/// A class, and its nodes in the list of all.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Class {
+    level: u32,
+    axes: u32,
+    /// The predictor's code.
+    predictor: u32,
+    /// The end of its nodes, which start where those of the class before end.
+    end: u32,
+}
+
+/// A node of a full closed box: z << 21 | y << 13 | x, and its place in the box << 12 | the position of its symbol.
+pub type Node = u64;
+
+/// A node as it is worked on.
+#[derive(Clone, Copy)]
+struct At {
+    /// Counted from the tile's first node.
+    node: [u32; 3],
+    /// In shared memory.
+    place: usize,
+    /// Its symbol's among those of the tile that owns it.
+    position: u32,
+}
+
+impl At {
+    #[inline(always)]
+    fn new(node: Node) -> Self {
+        let (low, high) = (node as u32, (node >> 32) as u32);
+        Self { node: [low >> 21, low >> 13 & 0xFF, low & 0x1FFF], place: (high >> 12) as usize, position: high & 0xFFF }
+    }
+}
+
+/// A tile of a chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile {
+    all: Tiles,
+    /// In the grid of tiles.
+    at: [u32; 3],
+    /// The first node, and how many the tile owns.
+    origin: [u32; 3],
+    pub(crate) owned: [u32; 3],
+}
+
+impl Tile {
+    #[inline(always)]
+    pub(crate) fn new(all: Tiles, index: u32) -> Self {
+        let at = split(index, all.tiles);
+        let origin = [0, 1, 2].map(|axis| at[axis] << all.log2[axis]);
+        let owned = [0, 1, 2].map(|axis| (1 << all.log2[axis]).min(all.dims[axis] - origin[axis]));
+        Self { all, at, origin, owned }
+    }
+
+    /// Tiles of a chunk.
+    #[inline(always)]
+    pub(crate) fn count(all: &Tiles) -> u32 {
+        all.tiles[0] * all.tiles[1] * all.tiles[2]
+    }
+
+    /// Whether a node, counted from the tile's first one, is the tile's.
+    #[inline(always)]
+    pub(crate) fn owns(&self, node: [u32; 3]) -> bool {
+        node[0] < self.owned[0] && node[1] < self.owned[1] && node[2] < self.owned[2]
+    }
+
+    /// The nodes that the tile owns.
+    #[inline(always)]
+    pub(crate) fn nodes(&self) -> u32 {
+        self.owned[0] * self.owned[1] * self.owned[2]
+    }
+
+    /// Where a node, counted from the tile's first one, is in the chunk.
+    #[inline(always)]
+    pub(crate) fn index(&self, node: [u32; 3]) -> u32 {
+        let [z, y, x] = [0, 1, 2].map(|axis| self.origin[axis] + node[axis]);
+        (z * self.all.dims[1] + y) * self.all.dims[2] + x
+    }
+
+    /// A node of a full tile in C order.
+    #[inline(always)]
+    pub(crate) fn node(&self, index: u32) -> [u32; 3] {
+        let [_, ly, lx] = self.all.log2;
+        [index >> (ly + lx), index >> lx & ((1 << ly) - 1), index & ((1 << lx) - 1)]
+    }
+
+    /// The i-th of the nodes that the tile owns.
+    #[inline(always)]
+    pub(crate) fn own_node(&self, i: u32) -> [u32; 3] {
+        split(i, self.owned)
+    }
+
+    /// The greatest index in the closed box along each axis.
+    #[inline(always)]
+    fn last(&self) -> [u32; 3] {
+        [0, 1, 2].map(|axis| {
+            let log2 = self.all.log2[axis];
+            let last = if log2 == 0 { 0 } else { 1 << log2 };
+            last.min(self.all.dims[axis] - 1 - self.origin[axis])
+        })
+    }
+
+    /// The number of the tile that owns a node of the closed box.
+    #[inline(always)]
+    fn owner(&self, node: [u32; 3]) -> u32 {
+        let [z, y, x] = [0, 1, 2].map(|axis| self.at[axis] + (node[axis] >> self.all.log2[axis]));
+        (z * self.all.tiles[1] + y) * self.all.tiles[2] + x
+    }
+}
+
+/// The reconstructed values of a closed box.
+struct Values<T> {
+    values: *mut T,
+    last: [u32; 3],
+    strides: [u32; 3],
+}
+
+impl<T: Real> Values<T> {
+    #[inline(always)]
+    fn new(tile: &Tile) -> Self {
+        let extent = |axis: usize| (1 << tile.all.log2[axis]) + u32::from(tile.all.log2[axis] > 0);
+        Self { values: shared::dynamic_shared_mem(), last: tile.last(), strides: [extent(1) * extent(2), extent(2), 1] }
+    }
+
+    #[inline(always)]
+    fn place(&self, node: [u32; 3]) -> usize {
+        (node[0] * self.strides[0] + node[1] * self.strides[1] + node[2]) as usize
+    }
+
+    #[inline(always)]
+    fn contains(&self, node: [u32; 3]) -> bool {
+        node[0] <= self.last[0] && node[1] <= self.last[1] && node[2] <= self.last[2]
+    }
+
+    /// # Safety
+    /// The node is in the box.
+    #[inline(always)]
+    unsafe fn neighbours<const AXIS: usize>(&self, at: &At, level: u32) -> Neighbours<T> {
+        let (index, last, spacing) = (at.node[AXIS], self.last[AXIS], 1 << level);
+        let stride = (self.strides[AXIS] << level) as usize;
+        let side = Side { before3: index > 2 * spacing, after1: index + spacing <= last, after3: index + 3 * spacing <= last };
+        // SAFETY: those that are looked at are in the box.
+        let values = unsafe {
+            let near = self.values.add(at.place).sub(stride);
+            [
+                if side.before3 { *near.sub(2 * stride) } else { T::ZERO },
+                *near,
+                if side.after1 { *near.add(2 * stride) } else { T::ZERO },
+                if side.after3 { *near.add(4 * stride) } else { T::ZERO },
+            ]
+        };
+        Neighbours { values, side }
+    }
+
+    /// The sum of the nodes one spacing away along both of two axes.
+    ///
+    /// # Safety
+    /// They are in the box.
+    #[inline(always)]
+    unsafe fn corners(&self, at: &At, level: u32, a: usize, b: usize) -> T {
+        let (a, b) = ((self.strides[a] << level) as usize, (self.strides[b] << level) as usize);
+        // SAFETY: the caller's.
+        unsafe {
+            let first = self.values.add(at.place).sub(a + b);
+            predict::corners(*first, *first.add(2 * b), *first.add(2 * a), *first.add(2 * (a + b)))
+        }
+    }
+
+    /// # Safety
+    /// The node is in the box, and of the class with the odd axes `AXES`; its predictor has this code.
+    #[inline(always)]
+    unsafe fn predict<const AXES: u32>(&self, code: u32, at: &At, level: u32) -> T {
+        const MEAN: u32 = Predictor::Mean.code() as u32;
+        const COONS: u32 = Predictor::Coons.code() as u32;
+        // SAFETY: the caller's.
+        unsafe {
+            if code < MEAN {
+                let kind = if code & 4 == 0 { Kind::Linear } else { Kind::Cubic };
+                return match code & 3 {
+                    0 if AXES & 1 == 1 => self.neighbours::<0>(at, level).predict(kind),
+                    1 if AXES & 2 == 2 => self.neighbours::<1>(at, level).predict(kind),
+                    _ if AXES & 4 == 4 => self.neighbours::<2>(at, level).predict(kind),
+                    _ => T::ZERO,
+                };
+            }
+            let axes = [
+                if AXES & 1 == 1 { Some(self.neighbours::<0>(at, level)) } else { None },
+                if AXES & 2 == 2 { Some(self.neighbours::<1>(at, level)) } else { None },
+                if AXES & 4 == 4 { Some(self.neighbours::<2>(at, level)) } else { None },
+            ];
+            let corner = |a: usize, b: usize| self.corners(at, level, a, b);
+            if code == COONS { predict::predict(Predictor::Coons, &axes, corner) } else { predict::predict(Predictor::Mean, &axes, corner) }
+        }
+    }
+}
+
+/// What is done at a node.
+trait Work<T> {
+    /// The reconstructed value of a node, given its prediction.
+    ///
+    /// # Safety
+    /// The node is in the box.
+    unsafe fn reconstruct(&mut self, tile: &Tile, at: &At, quantiser: Quantiser<T>, prediction: T) -> T;
+
+    /// The anchor of the tile that owns a corner of the box.
+    ///
+    /// # Safety
+    /// The node is one.
+    unsafe fn anchor(&mut self, tile: &Tile, node: [u32; 3]) -> T;
+}
+
+/// Works on the nodes of a class.
+///
+/// # Safety
+/// As for [`refine`].
+#[inline(always)]
+unsafe fn refine_class<T: Real, const AXES: u32>(
+    tile: &Tile,
+    values: &Values<T>,
+    class: Class,
+    quantiser: Quantiser<T>,
+    nodes: *const Node,
+    start: u32,
+    work: &mut impl Work<T>,
+) {
+    let mut i = start + thread::thread_idx_x();
+    // SAFETY: the caller's.
+    unsafe {
+        while i < class.end {
+            let at = At::new(intrinsics::load_readonly(nodes.add(i as usize)));
+            if values.contains(at.node) {
+                let prediction = values.predict::<AXES>(class.predictor, &at, class.level);
+                *values.values.add(at.place) = work.reconstruct(tile, &at, quantiser, prediction);
+            }
+            i += BLOCK;
+        }
+    }
+}
+
+/// The quantiser of a level.
+///
+/// # Safety
+/// `steps` is as in the kernels below.
+#[inline(always)]
+unsafe fn quantiser<T: Real + intrinsics::ReadOnlyValue>(steps: *const T, level: u32) -> Quantiser<T> {
+    // SAFETY: the caller's.
+    unsafe {
+        let step = steps.add(2 * level as usize);
+        Quantiser { step: intrinsics::load_readonly(step), inverse: intrinsics::load_readonly(step.add(1)) }
+    }
+}
+
+/// [`refine_class`] for a class.
+///
+/// # Safety
+/// As for [`refine`].
+#[inline(always)]
+unsafe fn work_on<T: Real>(
+    tile: &Tile,
+    values: &Values<T>,
+    class: Class,
+    quantiser: Quantiser<T>,
+    nodes: *const Node,
+    start: u32,
+    work: &mut impl Work<T>,
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        match class.axes {
+            1 => refine_class::<T, 1>(tile, values, class, quantiser, nodes, start, work),
+            2 => refine_class::<T, 2>(tile, values, class, quantiser, nodes, start, work),
+            3 => refine_class::<T, 3>(tile, values, class, quantiser, nodes, start, work),
+            4 => refine_class::<T, 4>(tile, values, class, quantiser, nodes, start, work),
+            5 => refine_class::<T, 5>(tile, values, class, quantiser, nodes, start, work),
+            6 => refine_class::<T, 6>(tile, values, class, quantiser, nodes, start, work),
+            _ => refine_class::<T, 7>(tile, values, class, quantiser, nodes, start, work),
+        }
+    }
+}
+
+/// Puts the anchors at the corners of a tile's closed box.
+///
+/// # Safety
+/// All threads of the block call it; a barrier must follow.
+#[inline(always)]
+unsafe fn put_anchors<T: Real>(tile: &Tile, values: &Values<T>, work: &mut impl Work<T>) {
+    let t = thread::thread_idx_x();
+    if t < 8 {
+        let there = |axis: usize| t >> axis & 1 == 0 || tile.all.log2[axis] > 0;
+        let node = [0, 1, 2].map(|axis| (t >> axis & 1) << tile.all.log2[axis]);
+        if there(0) && there(1) && there(2) && values.contains(node) {
+            // SAFETY: the tile that owns it exists.
+            unsafe { *values.values.add(values.place(node)) = work.anchor(tile, node) };
+        }
+    }
+}
+
+/// Works on all nodes of a tile's closed box.
+///
+/// # Safety
+/// All threads of the block call it; the pointers are as in the kernels below.
+#[inline(always)]
+unsafe fn refine<T: Real + intrinsics::ReadOnlyValue>(
+    tile: &Tile,
+    classes: *const Class,
+    nodes: *const Node,
+    steps: *const T,
+    work: &mut impl Work<T>,
+) -> Values<T> {
+    let values = Values::<T>::new(tile);
+    // SAFETY: the caller's; all threads come to the barriers.
+    unsafe {
+        put_anchors(tile, &values, work);
+        thread::sync_threads();
+        let (mut index, mut start) = (0, 0);
+        while index < tile.all.classes {
+            let class = *classes.add(index as usize);
+            let quantiser = quantiser(steps, class.level);
+            work_on(tile, &values, class, quantiser, nodes, start, work);
+            (index, start) = (index + 1, class.end);
+            // Classes of a level with as many odd axes do not need each other.
+            let next = if index < tile.all.classes { *classes.add(index as usize) } else { Class { axes: 0, ..class } };
+            if next.level != class.level || next.axes.count_ones() != class.axes.count_ones() {
+                thread::sync_threads();
+            }
+        }
+    }
+    values
+}
+
+/// Copies the nodes that a tile owns to the chunk.
+///
+/// # Safety
+/// All threads of the block call it, after a barrier; `out` points to the chunk.
+#[inline(always)]
+unsafe fn store<T: Real>(tile: &Tile, values: &Values<T>, out: *mut T) {
+    let mut i = thread::thread_idx_x();
+    while i < TILE_NODES as u32 {
+        let node = tile.node(i);
+        if tile.owns(node) {
+            // SAFETY: the caller's; the node exists.
+            unsafe { *out.add(tile.index(node) as usize) = *values.values.add(values.place(node)) };
+        }
+        i += BLOCK;
+    }
+}
+
+/// Forward.
+struct Quantise<T> {
+    values: *const T,
+    mask: *const u32,
+    anchors: *const T,
+    bound: f64,
+    forbidden: T,
+    /// The tile's own.
+    symbols: *mut i32,
+    worst: f64,
+}
+
+impl<T: Real + intrinsics::ReadOnlyValue> Quantise<T> {
+    /// The symbol of a node, and what it is reconstructed to.
+    ///
+    /// # Safety
+    /// The node is in the box.
+    #[inline(always)]
+    unsafe fn quantise(&mut self, tile: &Tile, at: &At, quantiser: Quantiser<T>, prediction: T) -> (i32, T) {
+        let index = tile.index(at.node);
+        // SAFETY: the node exists.
+        unsafe {
+            let value = intrinsics::load_readonly(self.values.add(index as usize));
+            let (symbol, reconstructed, fits) = quantiser.quantise(value, prediction);
+            let error = Real::abs(value.to_f64() - reconstructed.to_f64());
+            if masked(self.mask, index) {
+                return (0, quantiser.missing(prediction));
+            }
+            if !(fits && error <= self.bound && reconstructed != self.forbidden) {
+                return (ESCAPED, value);
+            }
+            if error > self.worst {
+                self.worst = error;
+            }
+            (symbol, reconstructed)
+        }
+    }
+}
+
+impl<T: Real + intrinsics::ReadOnlyValue> Work<T> for Quantise<T> {
+    #[inline(always)]
+    unsafe fn reconstruct(&mut self, tile: &Tile, at: &At, quantiser: Quantiser<T>, prediction: T) -> T {
+        // SAFETY: the caller's.
+        unsafe {
+            let (symbol, reconstructed) = self.quantise(tile, at, quantiser, prediction);
+            if tile.owns(at.node) {
+                *self.symbols.add(at.position as usize) = symbol;
+            }
+            reconstructed
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn anchor(&mut self, tile: &Tile, node: [u32; 3]) -> T {
+        // SAFETY: the tile exists.
+        unsafe { intrinsics::load_readonly(self.anchors.add(tile.owner(node) as usize)) }
+    }
+}
+
+/// Forward, for a tile of the sample: symbols are counted only.
+struct Sampled<T> {
+    quantise: Quantise<T>,
+    /// Symbols of the tile's own nodes that are 0, and all.
+    zeros: u32,
+    all: u32,
+}
+
+impl<T: Real + intrinsics::ReadOnlyValue> Work<T> for Sampled<T> {
+    #[inline(always)]
+    unsafe fn reconstruct(&mut self, tile: &Tile, at: &At, quantiser: Quantiser<T>, prediction: T) -> T {
+        // SAFETY: the caller's.
+        let (symbol, reconstructed) = unsafe { self.quantise.quantise(tile, at, quantiser, prediction) };
+        if tile.owns(at.node) {
+            self.zeros += u32::from(symbol == 0 || symbol == ESCAPED);
+            self.all += 1;
+        }
+        reconstructed
+    }
+
+    #[inline(always)]
+    unsafe fn anchor(&mut self, tile: &Tile, node: [u32; 3]) -> T {
+        // SAFETY: the caller's.
+        unsafe { self.quantise.anchor(tile, node) }
+    }
+}
+
+/// Predictors by their codes.
+const CODES: u32 = 10;
+/// A tile of the sample: the last of its strip, and one of those that fine levels look at.
+const LAST: u32 = 1 << 31;
+const FINE: u32 = 1 << 30;
+
+/// The predictor of a class that costs least; where several do, that of the greatest code.
+///
+/// # Safety
+/// `costs` points to the class's.
+#[inline(always)]
+unsafe fn cheapest(axes: u32, costs: *const u64) -> u32 {
+    let (mut best, mut least, mut code) = (0, u64::MAX, 0);
+    while code < CODES {
+        // SAFETY: the caller's.
+        let cost = unsafe { *costs.add(code as usize) };
+        if Predictor::from_code(code as u8, axes as usize).is_some() && cost <= least {
+            (best, least) = (code, cost);
+        }
+        code += 1;
+    }
+    best
+}
+
+/// Adds what each predictor of a class costs on a tile.
+///
+/// # Safety
+/// All threads of the block call it; the pointers are as in the kernels below.
+#[inline(always)]
+unsafe fn add_costs<T: Real + intrinsics::ReadOnlyValue, const AXES: u32>(
+    tile: &Tile,
+    values: &Values<T>,
+    class: Class,
+    quantiser: Quantiser<T>,
+    nodes: *const Node,
+    start: u32,
+    source: &Quantise<T>,
+    last: bool,
+    costs: *mut u64,
+) {
+    let sums = shared_array![u32; CODES as usize];
+    let t = thread::thread_idx_x();
+    // Nodes between two tiles of a strip count once.
+    let end = if last { u32::MAX } else { 1 << tile.all.log2[2] };
+    // SAFETY: the caller's; all threads come to the barriers and reductions.
+    unsafe {
+        if t < CODES {
+            *sums.add(t as usize) = 0;
+        }
+        thread::sync_threads();
+        let mut code = 0;
+        while code < CODES {
+            if Predictor::from_code(code as u8, AXES as usize).is_some() {
+                let mut sum = 0;
+                let mut i = start + t;
+                while i < class.end {
+                    let at = At::new(intrinsics::load_readonly(nodes.add(i as usize)));
+                    if values.contains(at.node) && at.node[2] < end {
+                        let index = tile.index(at.node);
+                        if !masked(source.mask, index) {
+                            let value = intrinsics::load_readonly(source.values.add(index as usize));
+                            sum += quantiser.cost(value, values.predict::<AXES>(code, &at, class.level));
+                        }
+                    }
+                    i += BLOCK;
+                }
+                let sum = warp::full::reduce_add(sum);
+                if warp::lane_id() == 0 && sum > 0 {
+                    shared::atomic_add_u32(sums.add(code as usize), sum);
+                }
+            }
+            code += 1;
+        }
+        thread::sync_threads();
+        if t < CODES && *sums.add(t as usize) > 0 {
+            atomic_fetch_add_relaxed_u64_device(costs.add(t as usize), *sums.add(t as usize) as u64);
+        }
+    }
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
+    tiles: Tiles,
+    classes: *const Class,
+    nodes: *const Node,
+    steps: *const T,
+    values: *const T,
+    mask: *const u32,
+    anchors: *const T,
+    bound: f64,
+    forbidden: T,
+    sample: *const u32,
+    index: u32,
+    boxes: *mut T,
+    box_values: u32,
+    costs: *mut u64,
+    codes: *mut u32,
+    zeros: *mut u64,
+) {
+    let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
+    // SAFETY: the caller's; all threads decide alike and come to the barriers.
+    unsafe {
+        let entry = *sample.add(block as usize);
+        let tile = Tile::new(tiles, entry & (FINE - 1));
+        let own = Values::<T>::new(&tile);
+        let kept = boxes.add(block as usize * box_values as usize);
+        let quantise = Quantise { values, mask, anchors, bound, forbidden, symbols: core::ptr::null_mut(), worst: 0.0 };
+        let mut work = Sampled { quantise, zeros: 0, all: 0 };
+        let end = |class: u32| if class == 0 { 0 } else { (*classes.add(class as usize - 1)).end };
+        if index == 0 {
+            put_anchors(&tile, &own, &mut work);
+        } else {
+            let mut i = t;
+            while i < box_values {
+                *own.values.add(i as usize) = *kept.add(i as usize);
+                i += BLOCK;
+            }
+            thread::sync_threads();
+            let before = *classes.add(index as usize - 1);
+            let code = cheapest(before.axes, costs.add((index - 1) as usize * CODES as usize));
+            if block == 0 && t == 0 {
+                *codes.add(index as usize - 1) = code;
+            }
+            work_on(&tile, &own, Class { predictor: code, ..before }, quantiser(steps, before.level), nodes, end(index - 1), &mut work);
+            if entry & FINE != 0 {
+                let (some, all) = (warp::full::reduce_add(work.zeros), warp::full::reduce_add(work.all));
+                if warp::lane_id() == 0 && all > 0 {
+                    atomic_fetch_add_relaxed_u64_device(zeros, some as u64);
+                    atomic_fetch_add_relaxed_u64_device(zeros.add(1), all as u64);
+                }
+            }
+        }
+        thread::sync_threads();
+        if index == tiles.classes {
+            return;
+        }
+        let mut i = t;
+        while i < box_values {
+            *kept.add(i as usize) = *own.values.add(i as usize);
+            i += BLOCK;
+        }
+        let class = *classes.add(index as usize);
+        let (quantiser, start, last) = (quantiser(steps, class.level), end(index), entry & LAST != 0);
+        let costs = costs.add((index * CODES) as usize);
+        let source = &work.quantise;
+        match class.axes {
+            1 => add_costs::<T, 1>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+            2 => add_costs::<T, 2>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+            3 => add_costs::<T, 3>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+            4 => add_costs::<T, 4>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+            5 => add_costs::<T, 5>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+            6 => add_costs::<T, 6>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+            _ => add_costs::<T, 7>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+        }
+    }
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn sample<T: Real>(tiles: Tiles, values: *const T, stride: u32, count: u32, anchors: *mut T, spread: *mut T) {
+    let i = thread::index_1d();
+    // SAFETY: the caller's.
+    unsafe {
+        if i < Tile::count(&tiles) {
+            *anchors.add(i as usize) = *values.add(Tile::new(tiles, i).index([0; 3]) as usize);
+        }
+        if i < count {
+            *spread.add(i as usize) = *values.add(i as usize * stride as usize);
+        }
+    }
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn quantise<T: Real + intrinsics::ReadOnlyValue>(
+    tiles: Tiles,
+    classes: *const Class,
+    nodes: *const Node,
+    steps: *const T,
+    values: *const T,
+    mask: *const u32,
+    anchors: *const T,
+    escaped: *const u32,
+    bound: f64,
+    forbidden: T,
+    symbols: *mut i32,
+    worst: *mut u64,
+    decoded: *mut T,
+) {
+    let (index, t) = (thread::block_idx_x(), thread::thread_idx_x());
+    let tile = Tile::new(tiles, index);
+    // SAFETY: the caller's; whether nodes are missing is the same for all threads.
+    unsafe {
+        let symbols = symbols.add(index as usize * TILE_NODES);
+        if tile.nodes() < TILE_NODES as u32 {
+            let mut i = t;
+            while i < TILE_NODES as u32 {
+                *symbols.add(i as usize) = 0;
+                i += BLOCK;
+            }
+            thread::sync_threads();
+        }
+        if t == 0 {
+            *symbols = if masked(escaped, index) { ESCAPED } else { 0 };
+        }
+        let mut work = Quantise { values, mask, anchors, bound, forbidden, symbols, worst: 0.0 };
+        let values = refine(&tile, classes, nodes, steps, &mut work);
+        if !decoded.is_null() {
+            store(&tile, &values, decoded);
+        }
+        let mut greatest = work.worst.to_bits();
+        let mut distance = 16;
+        while distance > 0 {
+            greatest = greatest.max(warp::full::shuffle_xor(greatest, distance));
+            distance /= 2;
+        }
+        if warp::lane_id() == 0 && greatest > atomic_load_relaxed_64_device(worst) {
+            atomic_fetch_max_relaxed_u64_device(worst, greatest);
+        }
+    }
+}
+
+/// Back.
+struct Reconstruct<T> {
+    symbols: *const i32,
+    mask: *const u32,
+    anchors: *const T,
+    exact: *const T,
+}
+
+impl<T: Real + intrinsics::ReadOnlyValue> Work<T> for Reconstruct<T> {
+    #[inline(always)]
+    unsafe fn reconstruct(&mut self, tile: &Tile, at: &At, quantiser: Quantiser<T>, prediction: T) -> T {
+        // SAFETY: the node exists.
+        unsafe {
+            let place = tile.owner(at.node) as usize * TILE_NODES + at.position as usize;
+            let symbol = intrinsics::load_readonly(self.symbols.add(place));
+            if symbol == ESCAPED {
+                *self.exact.add(tile.index(at.node) as usize)
+            } else if masked(self.mask, tile.index(at.node)) {
+                quantiser.missing(prediction)
+            } else {
+                quantiser.reconstruct(symbol, prediction)
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn anchor(&mut self, tile: &Tile, node: [u32; 3]) -> T {
+        let owner = tile.owner(node) as usize;
+        // SAFETY: the tile exists.
+        unsafe {
+            if intrinsics::load_readonly(self.symbols.add(owner * TILE_NODES)) == ESCAPED {
+                *self.exact.add(tile.index(node) as usize)
+            } else {
+                intrinsics::load_readonly(self.anchors.add(owner))
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn reconstruct<T: Real + intrinsics::ReadOnlyValue>(
+    tiles: Tiles,
+    classes: *const Class,
+    nodes: *const Node,
+    steps: *const T,
+    symbols: *const i32,
+    mask: *const u32,
+    anchors: *const T,
+    values: *mut T,
+) {
+    let tile = Tile::new(tiles, thread::block_idx_x());
+    // SAFETY: the caller's. An exact value that another block reads is overwritten by the same one.
+    unsafe {
+        let mut work = Reconstruct { symbols, mask, anchors, exact: values };
+        let decoded = refine(&tile, classes, nodes, steps, &mut work);
+        store(&tile, &decoded, values);
+    }
+}
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn copy_raw<T: Real>(tiles: Tiles, values: *const T, lengths: *const u16, slots: *mut T, slot_values: u32) {
+    let index = thread::block_idx_x();
+    let tile = Tile::new(tiles, index);
+    // SAFETY: the caller's.
+    unsafe {
+        if *lengths.add(index as usize) as u32 != tile.nodes() * size_of::<T>() as u32 {
+            return;
+        }
+        let slot = slots.add(index as usize * slot_values as usize);
+        let mut i = thread::thread_idx_x();
+        while i < tile.nodes() {
+            *slot.add(i as usize) = *values.add(tile.index(tile.own_node(i)) as usize);
+            i += BLOCK;
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($real:ident, $quantise:ident, $reconstruct:ident, $copy_raw:ident, $choose:ident, $sample:ident) => {
+        /// Predicts and quantises a chunk. `decoded` is null or gets the reconstructed values.
+        ///
+        /// Grid: a block for each tile; block: 128 threads. Shared memory: the values of a full closed box, dynamic.
+        ///
+        /// # Safety
+        ///
+        /// `classes` points to the classes in the order of work, `nodes` to those of each in a full closed box, `steps` to each level's
+        /// step and its inverse, the finest first. `values` and `decoded` point to the chunk's values, `mask` to a bit for each (or is
+        /// null), `anchors` to the reconstructed anchor of each tile, `escaped` to a bit for each tile, `symbols` to 4096 for each tile;
+        /// `worst` to the bits of a number that is not negative, which is raised to the greatest error.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $quantise(
+            tiles: Tiles,
+            classes: *const Class,
+            nodes: *const Node,
+            steps: *const $real,
+            values: *const $real,
+            mask: *const u32,
+            anchors: *const $real,
+            escaped: *const u32,
+            bound: f64,
+            forbidden: $real,
+            symbols: *mut i32,
+            worst: *mut u64,
+            decoded: *mut $real,
+        ) {
+            // SAFETY: the caller's.
+            unsafe {
+                quantise(tiles, classes, nodes, steps, values, mask, anchors, escaped, bound, forbidden, symbols, worst, decoded);
+            }
+        }
+
+        /// The inverse. `values` has the exact values in place where symbols are [`ESCAPED`].
+        ///
+        /// Grid: a block for each tile; block: 128 threads. Shared memory: the values of a full closed box, dynamic.
+        ///
+        /// # Safety
+        ///
+        /// As above.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $reconstruct(
+            tiles: Tiles,
+            classes: *const Class,
+            nodes: *const Node,
+            steps: *const $real,
+            symbols: *const i32,
+            mask: *const u32,
+            anchors: *const $real,
+            values: *mut $real,
+        ) {
+            // SAFETY: the caller's.
+            unsafe { reconstruct(tiles, classes, nodes, steps, symbols, mask, anchors, values) }
+        }
+
+        /// A step of choosing predictors by what their residuals cost in a sample of tiles: chooses that of class `index` - 1 and
+        /// quantises this class, if there is one; then adds up what the predictors of class `index` cost, if there is one.
+        ///
+        /// Grid: a block for each tile of the sample that the level of class `index` looks at; block: 128 threads. Shared memory: the
+        /// values of a full closed box, dynamic.
+        ///
+        /// # Safety
+        ///
+        /// As above; `sample` points to the numbers of the sample's tiles with their flags, `boxes` to `box_values` values for each,
+        /// `costs` to 10 numbers for each class, 0 at first, `codes` to a place for each class, `zeros` to two numbers, to which the
+        /// symbols that are 0 and all are added. Steps before this one were made in order.
+        #[kernel(max_threads = BLOCK, min_blocks = 2)]
+        pub unsafe fn $choose(
+            tiles: Tiles,
+            classes: *const Class,
+            nodes: *const Node,
+            steps: *const $real,
+            values: *const $real,
+            mask: *const u32,
+            anchors: *const $real,
+            bound: f64,
+            forbidden: $real,
+            sample: *const u32,
+            index: u32,
+            boxes: *mut $real,
+            box_values: u32,
+            costs: *mut u64,
+            codes: *mut u32,
+            zeros: *mut u64,
+        ) {
+            // SAFETY: the caller's.
+            unsafe {
+                choose(
+                    tiles, classes, nodes, steps, values, mask, anchors, bound, forbidden, sample, index, boxes, box_values, costs, codes,
+                    zeros,
+                );
+            }
+        }
+
+        /// The first value of each tile, and every `stride`-th value.
+        ///
+        /// Grid: a thread for each tile and each of `count` values; block: 128 threads. No shared memory.
+        ///
+        /// # Safety
+        ///
+        /// `values` points to the chunk's values, `anchors` to a place for each tile, `spread` to `count` of them.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $sample(tiles: Tiles, values: *const $real, stride: u32, count: u32, anchors: *mut $real, spread: *mut $real) {
+            // SAFETY: the caller's.
+            unsafe { sample(tiles, values, stride, count, anchors, spread) }
+        }
+
+        /// Fills the slots of raw tiles, those as long as their values, with reconstructed values.
+        ///
+        /// Grid: a block for each tile; block: 128 threads. No shared memory.
+        ///
+        /// # Safety
+        ///
+        /// `values` points to the chunk's values, `lengths` to each tile's bytes, `slots` to `slot_values` for each tile.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $copy_raw(tiles: Tiles, values: *const $real, lengths: *const u16, slots: *mut $real, slot_values: u32) {
+            // SAFETY: the caller's.
+            unsafe { copy_raw(tiles, values, lengths, slots, slot_values) }
+        }
+    };
+}
+
+kernels!(f32, closed_quantise_f32, closed_reconstruct_f32, closed_copy_raw_f32, closed_choose_f32, closed_sample_f32);
+kernels!(f64, closed_quantise_f64, closed_reconstruct_f64, closed_copy_raw_f64, closed_choose_f64, closed_sample_f64);
