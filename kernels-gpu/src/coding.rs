@@ -12,7 +12,7 @@ use bmgard_core::token::{ESCAPE, ESCAPED_BITS, GROUP, TOKENS, ZERO_GROUP, extra_
 use cuda_std::atomic::intrinsics::{atomic_fetch_add_relaxed_u32_device, atomic_fetch_or_relaxed_u32_device};
 use cuda_std::prelude::*;
 
-use crate::common::{Stored, load, load_symbol, split};
+use crate::common::{Stored, load, load_symbol, running_sum, split};
 use crate::unroll::each8;
 
 /// Threads of a block that counts.
@@ -712,26 +712,6 @@ impl<P> Room<P> {
             Self { table, whole_classes, codes, compacted, classes, words }
         }
     }
-}
-
-/// The sum of the values of the lanes up to this one.
-///
-/// # Safety
-/// All lanes of the warp call it.
-#[inline(always)]
-unsafe fn running_sum(value: u32) -> u32 {
-    let lane = warp::lane_id();
-    let mut end = value;
-    let mut distance = 1;
-    while distance < 32 {
-        // SAFETY: the caller's.
-        let other = unsafe { warp::full::shuffle_up(end, distance) };
-        if lane >= distance {
-            end += other;
-        }
-        distance *= 2;
-    }
-    end
 }
 
 /// Codes 32 groups, one a lane, from bit `written` on. Returns the bits then written, and whether the lane's group has a symbol that is

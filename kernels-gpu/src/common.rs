@@ -4,6 +4,7 @@ use core::num::NonZeroU32;
 
 use bmgard_core::{Real, Symbol};
 use cuda_std::intrinsics::{self, ReadOnlyValue};
+use cuda_std::warp::{self, WarpShuffleValue};
 
 /// An index as (z, y, x) in an array of `dims`.
 #[inline(always)]
@@ -135,6 +136,43 @@ pub(crate) unsafe fn load_symbol<S: Symbol, P: Stored<S>>(ptr: *const P) -> S {
     // SAFETY: the caller's.
     unsafe { intrinsics::load_readonly(ptr) }.get()
 }
+
+/// The sum of the values of the lanes up to the calling one, its own included; it wraps.
+///
+/// # Safety
+/// All lanes of the warp call it.
+#[inline(always)]
+pub(crate) unsafe fn running_sum<T: WarpShuffleValue + WrappingAdd>(value: T) -> T {
+    let (lane, mut sum, mut distance) = (warp::lane_id(), value, 1);
+    while distance < 32 {
+        // SAFETY: the caller's.
+        let other = unsafe { warp::full::shuffle_up(sum, distance) };
+        sum = sum.wrapping_add(if lane >= distance { other } else { T::ZERO });
+        distance *= 2;
+    }
+    sum
+}
+
+/// An integer that [`running_sum`] adds up.
+pub(crate) trait WrappingAdd: Copy {
+    const ZERO: Self;
+    fn wrapping_add(self, other: Self) -> Self;
+}
+
+macro_rules! wrapping_add {
+    ($($integer:ident)*) => {$(
+        impl WrappingAdd for $integer {
+            const ZERO: Self = 0;
+
+            #[inline(always)]
+            fn wrapping_add(self, other: Self) -> Self {
+                $integer::wrapping_add(self, other)
+            }
+        }
+    )*};
+}
+
+wrapping_add!(u32 u64 i64);
 
 /// A value at any byte address.
 ///

@@ -11,7 +11,7 @@ use bmgard_core::tile::{Lanes, Quantiser};
 use bmgard_core::{Symbol, axis};
 use cuda_std::prelude::*;
 
-use crate::common::{Stored, load_symbol, split};
+use crate::common::{Stored, load_symbol, running_sum, split};
 use crate::unroll::{each5, each8};
 
 /// Threads of a block.
@@ -502,16 +502,8 @@ unsafe fn accumulate<T: Real, P: Stored<T::Symbol>>(n: u32, symbols: *const P, q
         let mut at = start;
         while at < end {
             let node = at + lane;
-            let mut sum = if node < end { load_symbol::<T::Symbol, P>(symbols.add(node as usize)).to_i64() } else { 0 };
-            let mut distance = 1;
-            while distance < 32 {
-                let other = warp::full::shuffle_up(sum, distance);
-                if lane >= distance {
-                    sum = sum.wrapping_add(other);
-                }
-                distance *= 2;
-            }
-            sum = sum.wrapping_add(carried);
+            let own = if node < end { load_symbol::<T::Symbol, P>(symbols.add(node as usize)).to_i64() } else { 0 };
+            let sum = running_sum(own).wrapping_add(carried);
             if node < end {
                 *values.add(node as usize) = quantiser.coarsest_value(T::Symbol::from_i64(sum));
             }

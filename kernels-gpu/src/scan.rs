@@ -4,7 +4,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::common::load;
+use crate::common::{load, running_sum};
 use crate::unroll::each4;
 
 /// Values of a group.
@@ -22,38 +22,6 @@ pub const TOTALS_BLOCK: u32 = 1024;
 pub(crate) unsafe fn start(offsets: *const u32, bases: *const u64, i: u32) -> u64 {
     // SAFETY: the caller's.
     unsafe { *bases.add((i / GROUP) as usize) + *offsets.add(i as usize) as u64 }
-}
-
-/// The sum up to the calling lane, its own value included.
-///
-/// # Safety
-/// All lanes call it.
-#[inline(always)]
-unsafe fn sum_u32(value: u32) -> u32 {
-    let (lane, mut sum, mut distance) = (warp::lane_id(), value, 1);
-    while distance < 32 {
-        // SAFETY: all lanes are here.
-        let other = unsafe { warp::full::shuffle_up(sum, distance) };
-        sum = sum.wrapping_add(if lane >= distance { other } else { 0 });
-        distance *= 2;
-    }
-    sum
-}
-
-/// The same in 64 bits.
-///
-/// # Safety
-/// All lanes call it.
-#[inline(always)]
-unsafe fn sum_u64(value: u64) -> u64 {
-    let (lane, mut sum, mut distance) = (warp::lane_id(), value, 1);
-    while distance < 32 {
-        // SAFETY: all lanes are here.
-        let other = unsafe { warp::full::shuffle_up(sum, distance) };
-        sum = sum.wrapping_add(if lane >= distance { other } else { 0 });
-        distance *= 2;
-    }
-    sum
 }
 
 /// A value that is summed.
@@ -76,7 +44,7 @@ unsafe fn groups<P: Part>(n: u32, values: *const P, offsets: *mut u32, totals: *
             }
         });
         let own = parts[0].wrapping_add(parts[1]).wrapping_add(parts[2]).wrapping_add(parts[3]);
-        let sum = sum_u32(own);
+        let sum = running_sum(own);
         if warp::lane_id() == 31 {
             *warps.add((t / 32) as usize) = sum;
         }
@@ -137,13 +105,13 @@ pub unsafe fn scan_totals(groups: u32, totals: *const u32, bases: *mut u64) {
         while first < groups {
             let i = first + t;
             let own = if i < groups { *totals.add(i as usize) as u64 } else { 0 };
-            let sum = sum_u64(own);
+            let sum = running_sum(own);
             if lane == 31 {
                 *warps.add((t / 32) as usize) = sum;
             }
             thread::sync_threads();
             // Every warp sums the warps' sums.
-            let sums = sum_u64(*warps.add(lane as usize));
+            let sums = running_sum(*warps.add(lane as usize));
             let before = warp::full::shuffle(sums, (t / 32).wrapping_sub(1));
             let all = warp::full::shuffle(sums, 31);
             thread::sync_threads();
