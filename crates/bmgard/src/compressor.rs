@@ -6,7 +6,7 @@ use std::io::{Cursor, Seek, SeekFrom, Write};
 use bmgard_core::closed::TileShape;
 use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
 
-use crate::archive::{Archive, Header, TABLE_ENTRY, write_table};
+use crate::archive::{Archive, ChunkKind, Header, TABLE_ENTRY, write_table};
 use crate::backend::FieldStatistics;
 use crate::engine::Engine;
 use crate::pipeline::FieldPlan;
@@ -147,9 +147,7 @@ impl Compressor {
         mut writer: W,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Summary> {
-        if values.len() as u64 != shape.len() {
-            return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
-        }
+        check_len(shape, values.len())?;
         let engine = &mut self.engine;
         let (field, header) = prepare(&self.config, shape, |fill| engine.statistics(values, fill))?;
         let grid = header.grid;
@@ -170,10 +168,8 @@ impl Compressor {
             for (_, section) in &compressed.chunk.sections {
                 writer.write_all(section)?;
             }
-            summary.max_abs_error = summary.max_abs_error.max(compressed.max_abs_error);
-            summary.exact_values += compressed.specials;
-            summary.patched_values += compressed.patched;
-            summary.raw_chunks += u64::from(compressed.chunk.kind == crate::archive::ChunkKind::Raw);
+            let raw = compressed.chunk.kind == ChunkKind::Raw;
+            summary.add(compressed.max_abs_error, compressed.specials, compressed.patched, raw);
             done += count(chunk_dims);
             progress(done);
         }
@@ -199,6 +195,14 @@ impl Summary {
             chunks: grid.len(),
             raw_chunks: 0,
         }
+    }
+
+    /// Adds what one chunk's compression did.
+    pub(crate) fn add(&mut self, max_abs_error: f64, specials: u64, patched: u64, raw: bool) {
+        self.max_abs_error = self.max_abs_error.max(max_abs_error);
+        self.exact_values += specials;
+        self.patched_values += patched;
+        self.raw_chunks += u64::from(raw);
     }
 }
 
@@ -286,9 +290,7 @@ fn decompress_with<T: Value>(engine: &mut Engine, archive: &[u8], out: &mut [T],
     let archive = Archive::read(archive)?;
     let header = &archive.header;
     check_type::<T>(header.dtype)?;
-    if out.len() as u64 != header.shape.len() {
-        return Err(Error::LengthMismatch { shape: header.shape.to_string(), expected: header.shape.len(), actual: out.len() as u64 });
-    }
+    check_len(&header.shape, out.len())?;
     let d = dimensions(header.grid.dims);
     let mut done = 0;
     for index in 0..archive.len() {
@@ -310,6 +312,13 @@ fn decompress_with<T: Value>(engine: &mut Engine, archive: &[u8], out: &mut [T],
         progress(done);
     }
     Ok(())
+}
+
+/// # Errors
+/// [`Error::LengthMismatch`] where a shape has another number of values.
+pub(crate) fn check_len(shape: &Shape, len: usize) -> Result<()> {
+    let (expected, actual) = (shape.len(), len as u64);
+    if actual == expected { Ok(()) } else { Err(Error::LengthMismatch { shape: shape.to_string(), expected, actual }) }
 }
 
 pub(crate) fn check_type<T: Value>(stored: DType) -> Result<()> {

@@ -32,6 +32,18 @@ impl<T: Value> FieldPlan<T> {
     pub(crate) fn range(&self) -> f64 {
         self.statistics.min_max.map_or(f64::INFINITY, |(min, max)| max.to_f64() - min.to_f64())
     }
+
+    /// Whether corrections are taken of the exact coefficients.
+    pub(crate) fn open_loop(&self) -> bool {
+        self.budget == ErrorBudget::Mgard
+    }
+
+    /// The levels of a chunk of these dimensions, and their quantisers.
+    pub(crate) fn plan(&self, dims: Dims) -> (ChunkPlan, Vec<Quantiser<T>>) {
+        let levels = self.levels.clamped(dims, self.d);
+        let steps = budget::steps(self.budget, self.bound, self.d, levels.total());
+        (ChunkPlan::new(dims, self.d, levels), steps.into_iter().map(Quantiser::new).collect())
+    }
 }
 
 /// A finished chunk.
@@ -110,11 +122,8 @@ impl<T: Value, B: Backend<T>> Queued<T, B> {
     /// Queues decomposition, check and coding of a chunk whose special values were replaced. The check comes before the codes, so that a
     /// device has something to do while the host makes those.
     pub(crate) fn new(backend: &mut B, field: &FieldPlan<T>, dims: Dims, values: &B::Values<'_>, mask: &B::Mask<'_>) -> Result<Self> {
-        let levels = field.levels.clamped(dims, field.d);
-        let plan = ChunkPlan::new(dims, field.d, levels);
-        let steps = budget::steps(field.budget, field.bound, field.d, levels.total());
-        let quantisers: Vec<Quantiser<T>> = steps.into_iter().map(Quantiser::new).collect();
-        let symbols = backend.decompose(&plan, values, mask, &quantisers, field.range(), field.budget == ErrorBudget::Mgard)?;
+        let (plan, quantisers) = field.plan(dims);
+        let symbols = backend.decompose(&plan, values, mask, &quantisers, field.range(), field.open_loop())?;
         let check = backend.check(&plan, &symbols, &quantisers, values, mask, field.bound)?;
         let (mut books, mut coded) = (Vec::with_capacity(plan.contexts()), Vec::with_capacity(plan.levels.len()));
         for (index, level) in plan.levels.iter().enumerate() {

@@ -6,7 +6,7 @@ use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice};
 
 use crate::archive::{ChunkHeader, Directory, write_table};
 use crate::backend::cuda::{Buffer, Cuda, Place};
-use crate::compressor::{check_type, prepare};
+use crate::compressor::{check_len, check_type, prepare};
 use crate::engine::Engine;
 use crate::plan::{ChunkGrid, Dims, count, dimensions};
 use crate::{Compressor, Error, Result, Shape, Summary, Value};
@@ -112,12 +112,9 @@ impl Compressor {
     /// As [`Compressor::compress_slice`], [`Error::BackendUnavailable`] where the compressor works on the CPU, and
     /// [`Error::OutputTooSmall`]. What `archive` holds after an error is unspecified.
     pub fn compress_device<T: Value>(&mut self, values: &DeviceSlice<T>, shape: &Shape, archive: &mut DeviceSlice<u8>) -> Result<Summary> {
-        self.cuda()?;
-        if values.len() as u64 != shape.len() {
-            return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
-        }
         let config = self.config.clone();
         let cuda = self.cuda()?;
+        check_len(shape, values.len())?;
         let whole = Cuda::borrow::<T>(raw(values), values.len());
         let (field, header) = prepare(&config, shape, |fill| cuda.statistics_of(&whole, fill))?;
         let grid = header.grid;
@@ -138,10 +135,7 @@ impl Compressor {
             let placed = cuda.place_chunk(&field, dims, &chunk.values, &statistics, place)?;
             *entry = (placed.size, placed.header_crc);
             at += placed.size;
-            summary.max_abs_error = summary.max_abs_error.max(placed.max_abs_error);
-            summary.exact_values += placed.specials;
-            summary.patched_values += placed.patched;
-            summary.raw_chunks += u64::from(placed.raw);
+            summary.add(placed.max_abs_error, placed.specials, placed.patched, placed.raw);
         }
         cuda.put(&[header, write_table(&table)].concat(), start)?;
         cuda.finish_all()?;
@@ -167,13 +161,7 @@ impl Compressor {
         }
         let Directory { header, chunks } = Directory::read(&prefix, len)?;
         check_type::<T>(header.dtype)?;
-        if values.len() as u64 != header.shape.len() {
-            return Err(Error::LengthMismatch {
-                shape: header.shape.to_string(),
-                expected: header.shape.len(),
-                actual: values.len() as u64,
-            });
-        }
+        check_len(&header.shape, values.len())?;
         let d = dimensions(header.grid.dims);
         for (index, entry) in chunks.iter().enumerate() {
             let (origin, dims) = header.grid.chunk_box(index as u64);
@@ -228,26 +216,23 @@ pub fn device_times<T: Value>(
     let mut archive = compressor.device_bytes(crate::worst_case_size_with(shape, T::DTYPE, config.max_chunk_bytes))?;
     compressor.cuda()?.put(bytemuck::cast_slice(values), raw(&field))?;
     compressor.cuda()?.finish_all()?;
-    let mut times = [Vec::with_capacity(repeat), Vec::with_capacity(repeat)];
-    let mut summary = compressor.compress_device(&field, shape, &mut archive)?;
-    for run in 0..repeat + 1 {
-        let start = Instant::now();
-        summary = compressor.compress_device(&field, shape, &mut archive)?;
-        if run > 0 {
-            times[0].push(start.elapsed().as_secs_f64());
-        }
-    }
+    let (compress, summary) = timed(repeat, || compressor.compress_device(&field, shape, &mut archive))?;
     let bytes = archive.index(..summary.compressed_bytes as usize);
-    compressor.decompress_device(&bytes, &mut field)?;
-    for run in 0..repeat + 1 {
-        let start = Instant::now();
-        compressor.decompress_device(&bytes, &mut field)?;
-        if run > 0 {
-            times[1].push(start.elapsed().as_secs_f64());
-        }
-    }
+    let (decompress, ()) = timed(repeat, || compressor.decompress_device(&bytes, &mut field))?;
     let bytes = compressor.cuda()?.fetch(raw(&field), size_of_val(decoded) as u64)?;
     decoded.copy_from_slice(bytemuck::cast_slice(&bytes));
-    let [compress, decompress] = times;
     Ok(DeviceTimes { compress, decompress, summary, memory: compressor.device_memory()? })
+}
+
+/// Runs twice to warm up and then `repeat` times; the seconds of those, and what the last run gave.
+fn timed<R>(repeat: usize, mut work: impl FnMut() -> Result<R>) -> Result<(Vec<f64>, R)> {
+    work()?;
+    let mut last = work()?;
+    let mut seconds = Vec::with_capacity(repeat);
+    for _ in 0..repeat {
+        let start = Instant::now();
+        last = work()?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    Ok((seconds, last))
 }

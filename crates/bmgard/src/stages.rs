@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use bmgard_core::tile::Quantiser;
 use serde::Serialize;
 
 use crate::backend::Backend;
+use crate::compressor::{check_len, prepare};
 use crate::engine::{Engine, with_backend};
 use crate::pipeline::codebooks;
-use crate::plan::{CLASSES, ChunkGrid, ChunkPlan, Levels};
-use crate::{Config, Error, ErrorBudget, Mode, Result, Shape, Value, budget};
+use crate::plan::CLASSES;
+use crate::{Config, Error, Mode, Result, Shape, Value};
 
 /// The times of one stage on a chunk's values, which the backend has already. On a GPU they include the launches and what travels
 /// between the stages and the host (histograms, codebooks, coded bytes), but not the field.
@@ -48,25 +48,15 @@ fn measure<T: Value, B: Backend<T>>(
         return Err(Error::InvalidConfig("only the stages of mode paper can be measured apart".into()));
     }
     let unfit = |what: &str| Error::InvalidConfig(format!("stages are measured on fields {what}"));
-    let (dims, d) = shape.effective();
-    if values.len() as u64 != shape.len() {
-        return Err(Error::LengthMismatch { shape: shape.to_string(), expected: shape.len(), actual: values.len() as u64 });
-    }
-    if ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64, [1; 3]).len() > 1 {
+    check_len(shape, values.len())?;
+    let (field, header) = prepare(config, shape, |fill| backend.statistics(values, fill))?;
+    if header.grid.len() > 1 {
         return Err(unfit("of one chunk"));
     }
-    let statistics = backend.statistics(values, config.fill.map(T::from_f64))?;
-    let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
-    let bound = config.error_bound.resolve(min_max);
-    let range = min_max.map_or(f64::INFINITY, |(min, max)| max - min);
-    if statistics.specials > 0 || bound == 0.0 {
+    if field.statistics.specials > 0 || field.bound == 0.0 {
         return Err(unfit("without NaN, infinities and fill values that are not constant"));
     }
-    let levels = Levels::choose(dims, d, config.local_levels, config.global_levels)?;
-    let plan = ChunkPlan::new(dims, d, levels);
-    let steps = budget::steps(config.error_budget, bound, d, levels.total());
-    let quantisers: Vec<Quantiser<T>> = steps.into_iter().map(Quantiser::new).collect();
-    let open_loop = config.error_budget == ErrorBudget::Mgard;
+    let (plan, quantisers) = field.plan(header.grid.dims);
 
     let mut times = STAGES.map(|stage| StageTimes { stage, seconds: Vec::with_capacity(repeat) });
     let mut out = vec![T::ZERO; values.len()];
@@ -85,7 +75,7 @@ fn measure<T: Value, B: Backend<T>>(
         };
         let loaded = backend.load(Cow::Borrowed(values))?;
         lap(backend)?;
-        let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, range, open_loop)?;
+        let symbols = backend.decompose(&plan, &loaded, &mask, &quantisers, field.range(), field.open_loop())?;
         lap(backend)?;
         let mut books = Vec::with_capacity(plan.contexts());
         for (index, level) in plan.levels.iter().enumerate() {
@@ -96,7 +86,7 @@ fn measure<T: Value, B: Backend<T>>(
         let coded = level_books.map(|(index, books)| backend.encode(&plan, &symbols, &mask, index, books)).collect::<Result<Vec<_>>>()?;
         let streams = coded.into_iter().map(|coded| backend.stream(coded)).collect::<Result<Vec<_>>>()?;
         lap(backend)?;
-        let check = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, bound)?;
+        let check = backend.check(&plan, &symbols, &quantisers, &loaded, &mask, field.bound)?;
         backend.verdict(check, &loaded)?;
         lap(backend)?;
         let streams: Vec<(Vec<u16>, &[u8])> = streams.iter().map(|s| (s.lengths.clone(), s.payload.as_slice())).collect();

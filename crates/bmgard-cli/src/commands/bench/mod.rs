@@ -170,24 +170,12 @@ impl Bench<'_> {
         }
         let mut decoded: Vec<T> = bytemuck::allocation::zeroed_vec(values.len());
         let times = bmgard::device_times(values, self.shape, config, self.repeat as usize, &mut decoded)?;
-        let comparison = Comparison::new(values, &decoded, Some(self.abs_bound), self.fill)?;
         let bytes = size_of_val(values) as u64;
-        let compressed_bytes = times.summary.compressed_bytes;
-        Ok(Some(Run {
-            codec: format!("bmgard {}", env!("CARGO_PKG_VERSION")),
-            backend: "cuda, its memory".into(),
-            threads: 0,
-            compressed_bytes,
-            compression_ratio: bytes as f64 / compressed_bytes as f64,
-            bit_rate: 8.0 * compressed_bytes as f64 / values.len() as f64,
-            max_abs_error: comparison.max_abs_error,
-            error_over_bound: report::over_bound(comparison.max_abs_error, self.abs_bound),
-            bound_satisfied: comparison.satisfied(),
-            psnr: comparison.psnr,
-            compress: Timing::new(bytes, times.compress),
-            decompress: Timing::new(bytes, times.decompress),
-            device_bytes_per_byte: Some(times.memory.bytes as f64 / bytes as f64),
-        }))
+        let (compress, decompress) = (Timing::new(bytes, times.compress), Timing::new(bytes, times.decompress));
+        let codec = format!("bmgard {}", env!("CARGO_PKG_VERSION"));
+        let device = ("cuda, its memory".into(), 0);
+        let run = self.judge(codec, device, values, &decoded, times.summary.compressed_bytes, compress, decompress)?;
+        Ok(Some(Run { device_bytes_per_byte: Some(times.memory.bytes as f64 / bytes as f64), ..run }))
     }
 
     fn run<T: Element>(&self, codec: &mut dyn Codec<T>, values: &[T]) -> Outcome<Run> {
@@ -195,12 +183,28 @@ impl Bench<'_> {
         let compress = Timing::of(bytes, self.repeat, || codec.compress(values, self.shape))?;
         let mut decoded: Vec<T> = bytemuck::allocation::zeroed_vec(values.len());
         let decompress = Timing::of(bytes, self.repeat, || codec.decompress(&mut decoded, self.shape))?;
-        let comparison = Comparison::new(values, &decoded, Some(self.abs_bound), self.fill)?;
-        let compressed_bytes = codec.archive_bytes();
+        let place = (codec.backend(), codec.threads());
+        self.judge(codec.name(), place, values, &decoded, codec.archive_bytes(), compress, decompress)
+    }
+
+    /// What a codec did, on a backend and so many threads, whose archive decodes to `decoded`.
+    #[allow(clippy::too_many_arguments, reason = "the parts of a run")]
+    fn judge<T: Element>(
+        &self,
+        codec: String,
+        (backend, threads): (String, usize),
+        values: &[T],
+        decoded: &[T],
+        compressed_bytes: u64,
+        compress: Timing,
+        decompress: Timing,
+    ) -> Outcome<Run> {
+        let bytes = size_of_val(values) as u64;
+        let comparison = Comparison::new(values, decoded, Some(self.abs_bound), self.fill)?;
         Ok(Run {
-            codec: codec.name(),
-            backend: codec.backend(),
-            threads: codec.threads(),
+            codec,
+            backend,
+            threads,
             compressed_bytes,
             compression_ratio: bytes as f64 / compressed_bytes as f64,
             bit_rate: 8.0 * compressed_bytes as f64 / values.len() as f64,
