@@ -1,49 +1,146 @@
 //! The bits of closed tiles: `docs/format.md` describes them, [`bmgard_core::closed::rice`] has the numbers.
 //!
-//! A warp works on a tile, group by group: lane i has the group's symbol i. Planes and signs are votes whose bits are moved together, low
-//! bits go where a population count says. A first pass over a stream finds its parameter, and the tile's size with it.
+//! A warp works on a tile. Lane i has what belongs to block i, or, of the block that all lanes work on, quad i. Sections grow side by side: where a
+//! lane's bits go follows from population counts of masks and from running sums.
 
 use bmgard_core::Real;
 use bmgard_core::closed::TILE_NODES;
-use bmgard_core::closed::geometry::GROUP;
-use bmgard_core::closed::rice::{MAX_PLANES, PARAMETER_BITS, POSITION_BITS, candidates, length, live, quads};
+use bmgard_core::closed::rice::{
+    BLOCK as SYMBOLS, BLOCKS, CAP, FAR, FOLDED, MAX_PARAMETER, PARAMETER_BITS, POSITION_BITS, STEP_BITS, fold, groups, pack, parameter,
+    unfold, unpack,
+};
 use cuda_std::atomic::intrinsics::{atomic_fetch_add_relaxed_u32_device, atomic_fetch_or_relaxed_u32_device};
+use cuda_std::intrinsics::funnel_shift_right;
 use cuda_std::prelude::*;
 
-use crate::closed::{ESCAPED, Tile, Tiles};
-use crate::common::load;
+use crate::closed::{Tile, Tiles};
+use crate::common::{load, running_sum};
 use crate::scan::start;
+use crate::unroll::each4;
 
 /// Threads of a block.
 pub const BLOCK: u32 = 128;
 /// Warps of a block.
 const WARPS: usize = BLOCK as usize / 32;
-/// Words that a warp gathers bits in. They go out when there are [`FULL`] bits; what is put at once fits in the rest.
-const WORDS: usize = 128;
-const FULL: u32 = 1024;
-/// Greatest parameter with one field.
-const MORE: u32 = (1 << PARAMETER_BITS) - 1;
+/// Words of a [`Window`]. What a block of symbols has in a section fits, and the word before it.
+const WINDOW: usize = 256;
+/// Bytes for the quotients of a tile, and a word more, which lanes without live symbols may look at.
+const QUOTIENTS: usize = TILE_NODES + 16;
+/// Bits before the fields of live blocks.
+const HEADER: u32 = 1 + BLOCKS as u32 + PARAMETER_BITS;
+/// Quads that do not fit in 16 bits.
+const DOES_NOT_FIT: u32 = 2;
 
-/// The streams of a tile: their number, and where each ends, in groups.
-#[derive(Clone, Copy)]
-struct Streams {
-    count: u32,
-    ends: *const u32,
-}
+/// How symbols lie in memory.
+trait Stored: Copy + 'static {
+    /// Stands for a value that is stored exactly.
+    const ESCAPED: i32;
+    /// A folded symbol of at least this many is [`Stored::ESCAPED`], or may be: which one is looked at then.
+    const MAY_BE_ESCAPED: u32;
+    /// Folded symbols above this do not fit.
+    const GREATEST: u32;
 
-impl Streams {
-    /// The groups of a stream.
+    /// # Safety
+    /// `ptr` points to four of them, aligned to all their bytes.
+    unsafe fn load_quad(ptr: *const Self) -> [i32; 4];
+
+    /// # Safety
+    /// As above.
+    unsafe fn store_quad(ptr: *mut Self, quad: [i32; 4]);
+
+    fn new(symbol: i32) -> Self;
+
+    /// The sum over all lanes of the sums of four folded symbols.
     ///
     /// # Safety
-    /// There is such a stream.
+    /// All lanes call it.
+    unsafe fn sum(quad: [u32; 4]) -> u64;
+}
+
+impl Stored for i32 {
+    const ESCAPED: i32 = i32::MIN;
+    const MAY_BE_ESCAPED: u32 = FOLDED;
+    const GREATEST: u32 = u32::MAX;
+
     #[inline(always)]
-    unsafe fn groups(&self, stream: u32) -> (u32, u32) {
+    unsafe fn load_quad(ptr: *const Self) -> [i32; 4] {
         // SAFETY: the caller's.
-        unsafe {
-            let start = if stream == 0 { 0 } else { *self.ends.add(stream as usize - 1) };
-            (start, *self.ends.add(stream as usize))
-        }
+        let quad = unsafe { *(ptr as *const u128) };
+        [quad as i32, (quad >> 32) as i32, (quad >> 64) as i32, (quad >> 96) as i32]
     }
+
+    #[inline(always)]
+    unsafe fn store_quad(ptr: *mut Self, quad: [i32; 4]) {
+        let [a, b, c, d] = quad.map(|symbol| symbol as u32 as u128);
+        // SAFETY: the caller's.
+        unsafe { *(ptr as *mut u128) = a | b << 32 | c << 64 | d << 96 };
+    }
+
+    #[inline(always)]
+    fn new(symbol: i32) -> Self {
+        symbol
+    }
+
+    #[inline(always)]
+    unsafe fn sum(quad: [u32; 4]) -> u64 {
+        let sum = quad[0] as u64 + quad[1] as u64 + quad[2] as u64 + quad[3] as u64;
+        // SAFETY: the caller's. Either half stays below 2^32.
+        let (low, high) = unsafe { (warp::full::reduce_add(sum as u32 & 0xFFFF), warp::full::reduce_add((sum >> 16) as u32)) };
+        low as u64 + ((high as u64) << 16)
+    }
+}
+
+impl Stored for i16 {
+    const ESCAPED: i32 = i16::MIN as i32;
+    const MAY_BE_ESCAPED: u32 = 1 << 15;
+    const GREATEST: u32 = u16::MAX as u32 - 1;
+
+    #[inline(always)]
+    unsafe fn load_quad(ptr: *const Self) -> [i32; 4] {
+        // SAFETY: the caller's.
+        let quad = unsafe { *(ptr as *const u64) };
+        let (low, high) = (quad as i32, (quad >> 32) as i32);
+        [low << 16 >> 16, low >> 16, high << 16 >> 16, high >> 16]
+    }
+
+    #[inline(always)]
+    unsafe fn store_quad(ptr: *mut Self, quad: [i32; 4]) {
+        let [a, b, c, d] = quad.map(|symbol| symbol as u32);
+        let (low, high) = (intrinsics::byte_permute(a, b, 0x5410), intrinsics::byte_permute(c, d, 0x5410));
+        // SAFETY: the caller's.
+        unsafe { *(ptr as *mut u64) = low as u64 | (high as u64) << 32 };
+    }
+
+    #[inline(always)]
+    fn new(symbol: i32) -> Self {
+        symbol as i16
+    }
+
+    #[inline(always)]
+    unsafe fn sum(quad: [u32; 4]) -> u64 {
+        // SAFETY: the caller's.
+        unsafe { warp::full::reduce_add(quad[0] + quad[1] + quad[2] + quad[3]) as u64 }
+    }
+}
+
+/// The folded symbols of a lane's quad of a block, and how many of them are values that are stored exactly; those count as 0.
+///
+/// # Safety
+/// All lanes call it.
+#[inline(always)]
+unsafe fn folded<S: Stored>(quad: [i32; 4]) -> ([u32; 4], u32) {
+    let mut folded = quad.map(fold);
+    let mut escapes = 0;
+    // SAFETY: the caller's.
+    if unsafe { warp::full::any((folded[0] | folded[1] | folded[2] | folded[3]) >= S::MAY_BE_ESCAPED) } {
+        each4!(|i| {
+            if quad[i] == S::ESCAPED {
+                folded[i] = 0;
+                escapes += 1;
+            }
+        });
+    }
+    (folded, escapes)
 }
 
 /// Bits of a value of type `T`.
@@ -53,269 +150,338 @@ const fn bits<T>() -> u32 {
 }
 
 /// Bits on their way to memory, gathered in shared words that are 0 beyond them.
-struct Writer {
+struct Window {
     words: *mut u32,
     out: *mut u32,
-    at: u32,
+    /// The bit that the words start at, a multiple of 32.
+    base: u32,
 }
 
-impl Writer {
+impl Window {
+    /// A window whose first bit is that of `at`.
+    ///
     /// # Safety
-    /// All lanes call it; the warp's words are its own, and there is room for what is written.
+    /// All lanes call it; the window's words are the warp's own, and `out` has room for what is written.
     #[inline(always)]
-    unsafe fn new(words: *mut u32, out: *mut u32) -> Self {
-        let mut i = warp::lane_id() as usize;
+    unsafe fn new(words: *mut u32, out: *mut u32, at: u32) -> Self {
+        let mut i = warp::lane_id();
         // SAFETY: the words are there.
         unsafe {
-            while i < WORDS {
-                *words.add(i) = 0;
+            while i < WINDOW as u32 {
+                *words.add(i as usize) = 0;
                 i += 32;
             }
             warp::full::sync();
         }
-        Self { words, out, at: 0 }
+        Self { words, out, base: at & !31 }
     }
 
-    /// Puts a lane's bits so many bits after the last ones. The count is at most 32, and the value is below 2^count.
+    /// Puts `count` bits, at most 32, at a place; the value is below 2^count.
     ///
     /// # Safety
-    /// There are words for them.
+    /// There is room for them.
     #[inline(always)]
-    unsafe fn put_lane(&self, offset: u32, value: u32, count: u32) {
-        let at = self.at + offset;
+    unsafe fn put(&self, at: u32, value: u32) {
+        let at = at - self.base;
         let (word, shift) = ((at / 32) as usize, at % 32);
+        let wide = (value as u64) << shift;
         // SAFETY: the caller's; other lanes come by atomics only.
         unsafe {
-            if value != 0 {
-                shared::atomic_or_u32(self.words.add(word), value << shift);
-                if shift + count > 32 {
-                    shared::atomic_or_u32(self.words.add(word + 1), value >> (32 - shift));
-                }
+            shared::atomic_or_u32(self.words.add(word), wide as u32);
+            if (wide >> 32) as u32 != 0 {
+                shared::atomic_or_u32(self.words.add(word + 1), (wide >> 32) as u32);
             }
         }
     }
 
-    /// Puts bits that all lanes have.
-    ///
-    /// # Safety
-    /// As above; all lanes call it.
-    #[inline(always)]
-    unsafe fn put(&mut self, value: u32, count: u32) {
-        if warp::lane_id() == 0 {
-            // SAFETY: the caller's.
-            unsafe { self.put_lane(0, value, count) };
-        }
-        self.at += count;
-    }
-
-    /// Writes full words to memory if there are many bits.
+    /// Sees to it that there is room for so many bits, at most 32 (WINDOW - 1), from `at` on, before which all bits are there.
     ///
     /// # Safety
     /// All lanes call it.
     #[inline(always)]
-    unsafe fn flush(&mut self) {
-        if self.at >= FULL {
+    unsafe fn reserve(&mut self, at: u32, count: u32) {
+        if at + count - self.base > 32 * WINDOW as u32 {
             // SAFETY: the caller's.
-            unsafe { self.write() };
+            unsafe { self.flush(at) };
         }
     }
 
+    /// Writes the whole words before `at` to memory.
+    ///
     /// # Safety
     /// All lanes call it.
     #[inline(always)]
-    unsafe fn write(&mut self) {
-        let whole = self.at / 32;
+    unsafe fn flush(&mut self, at: u32) {
+        let whole = (at - self.base) / 32;
         let lane = warp::lane_id();
         // SAFETY: words are those that were put.
         unsafe {
             warp::full::sync();
-            let rest = *self.words.add(whole as usize);
+            let rest = if at % 32 == 0 { 0 } else { *self.words.add(whole as usize) };
+            let out = self.out.add((self.base / 32) as usize);
             let mut i = lane;
             while i < whole {
-                *self.out.add(i as usize) = *self.words.add(i as usize);
+                *out.add(i as usize) = *self.words.add(i as usize);
                 i += 32;
             }
             warp::full::sync();
             let mut i = lane;
-            while i <= whole {
+            while i <= whole && i < WINDOW as u32 {
                 *self.words.add(i as usize) = if i == 0 { rest } else { 0 };
                 i += 32;
             }
             warp::full::sync();
-            self.out = self.out.add(whole as usize);
         }
-        self.at %= 32;
+        self.base += 32 * whole;
     }
 
-    /// Writes all that is left.
+    /// Writes all that is left before `at`.
     ///
     /// # Safety
     /// All lanes call it.
     #[inline(always)]
-    unsafe fn finish(mut self) {
-        self.at += 31;
+    unsafe fn finish(mut self, at: u32) {
         // SAFETY: the caller's.
-        unsafe { self.write() };
+        unsafe { self.flush((at + 31) & !31) };
     }
 }
 
-/// Bits of the lanes in a mask, moved together.
-///
-/// # Safety
-/// All lanes call it.
-#[inline(always)]
-unsafe fn gather(set: bool, mask: u32) -> u32 {
-    let rank = (mask & warp::lanemask_lt()).count_ones();
-    let own = mask >> warp::lane_id() & 1 == 1 && set;
-    // SAFETY: the caller's.
-    unsafe { warp::full::reduce_or(if own { 1 << rank } else { 0 }) }
-}
-
-/// What a stream looks like.
+/// What a lane knows of its block.
 #[derive(Clone, Copy)]
-struct Found {
-    /// `u32::MAX` where all its symbols are 0.
+struct Own {
+    quads: u32,
     parameter: u32,
-    bits: u32,
-    escapes: u32,
+    /// Where its low bits start.
+    low: u32,
 }
 
-/// # Safety
-/// All lanes call it.
-#[inline(always)]
-unsafe fn sum_u64(mut value: u64) -> u64 {
-    let mut distance = 16;
-    while distance > 0 {
-        // SAFETY: the caller's.
-        value += unsafe { warp::full::shuffle_xor(value, distance) };
-        distance /= 2;
-    }
-    value
-}
-
-/// Looks at a stream: its parameter and its bits.
+/// Looks at the symbols of a tile: each lane's live quads and parameter, and how many values are stored exactly.
 ///
 /// # Safety
 /// All lanes call it; the symbols are there.
 #[inline(always)]
-unsafe fn look(symbols: *const i32, first: u32, end: u32) -> Found {
+unsafe fn look<S: Stored>(symbols: *const S) -> (Own, u32) {
     let lane = warp::lane_id();
+    let (mut quads, mut sum, mut escapes) = (0, 0, 0);
+    let mut first = 0;
     // SAFETY: the caller's.
     unsafe {
-        let symbol = |group: u32| intrinsics::load_readonly(symbols.add((group * GROUP as u32 + lane) as usize));
-        let (mut sum, mut alive, mut nonzeros, mut groups, mut escapes) = (0u64, 0, 0, 0, 0);
-        let mut group = first;
-        while group < end {
-            let symbol = symbol(group);
-            escapes += u32::from(symbol == ESCAPED);
-            let magnitude = if symbol == ESCAPED { 0 } else { symbol.unsigned_abs() };
-            let nonzero = warp::full::ballot(magnitude != 0);
-            sum += magnitude as u64;
-            alive += live(quads(nonzero)).count_ones();
-            nonzeros += nonzero.count_ones();
-            groups += u32::from(nonzero != 0);
-            group += 1;
+        while first < BLOCKS as u32 {
+            // Four blocks' symbols are on their way at a time.
+            let mut loaded = [[0; 4]; 4];
+            each4!(|i| {
+                loaded[i] = S::load_quad(symbols.add(((first + i as u32) * SYMBOLS as u32 + 4 * lane) as usize));
+            });
+            each4!(|i| {
+                let (folded, escaped) = folded::<S>(loaded[i]);
+                let live = warp::full::ballot(folded[0] | folded[1] | folded[2] | folded[3] != 0);
+                let all = S::sum(folded);
+                if lane == first + i as u32 {
+                    quads = live;
+                    sum = all;
+                }
+                escapes += escaped;
+            });
+            first += 4;
         }
-        let escapes = warp::full::reduce_add(escapes);
-        if groups == 0 {
-            return Found { parameter: u32::MAX, bits: 0, escapes };
-        }
-        let (least, tries) = candidates(sum_u64(sum), alive);
-        // Where there are two to try, the third is the second again, and loses.
-        let ks = [least, least + 1, least + tries - 1];
-        let mut lengths = [0; 3];
-        let mut group = first;
-        while group < end {
-            let symbol = symbol(group);
-            let magnitude = if symbol == ESCAPED { 0 } else { symbol.unsigned_abs() };
-            let nonzero = warp::full::ballot(magnitude != 0);
-            if live(quads(nonzero)) >> lane & 1 == 1 {
-                lengths[0] += length(magnitude, ks[0]);
-                lengths[1] += length(magnitude, ks[1]);
-                lengths[2] += length(magnitude, ks[2]);
-            }
-            group += 1;
-        }
-        let lengths = [warp::full::reduce_add(lengths[0]), warp::full::reduce_add(lengths[1]), warp::full::reduce_add(lengths[2])];
-        let (mut parameter, mut best) = (ks[0], lengths[0]);
-        if lengths[1] < best {
-            (parameter, best) = (ks[1], lengths[1]);
-        }
-        if lengths[2] < best {
-            (parameter, best) = (ks[2], lengths[2]);
-        }
-        let field = if parameter >= MORE { 2 * PARAMETER_BITS } else { PARAMETER_BITS };
-        Found { parameter, bits: field + (end - first) + 8 * groups + best + nonzeros, escapes }
+        let parameter = if quads != 0 { parameter(sum, 4 * quads.count_ones()) } else { 0 };
+        (Own { quads, parameter, low: 0 }, warp::full::reduce_add(escapes))
     }
 }
 
-/// Writes a group that has a symbol other than 0.
+/// Writes all before the low bits; finds where those start and end.
 ///
 /// # Safety
-/// All lanes call it.
+/// All lanes call it; the window is new.
 #[inline(always)]
-unsafe fn write_group(writer: &mut Writer, symbol: i32, nonzero: u32, k: u32) {
-    let lane = warp::lane_id();
-    let quads = quads(nonzero);
-    let live = live(quads);
-    let magnitude = symbol.unsigned_abs();
-    let quotient = magnitude >> k;
-    // SAFETY: the caller's; a group has less than 90 words.
+unsafe fn write_header(window: &Window, own: &mut Own, escapes: bool) -> u32 {
+    let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
+    // SAFETY: the caller's; this is some 1300 bits at most.
     unsafe {
-        writer.put(quads, 8);
-        let (mut above, mut plane) = (live, 0);
-        while above != 0 && plane < MAX_PLANES {
-            let next = warp::full::ballot(quotient > plane);
-            writer.put(gather(quotient > plane, above), above.count_ones());
-            above = next;
-            plane += 1;
+        let alive = own.quads != 0;
+        let live = warp::full::ballot(alive);
+        let base = warp::full::reduce_min(if alive { own.parameter } else { MAX_PARAMETER });
+        let base = if live != 0 { base } else { 0 };
+        let step = own.parameter.wrapping_sub(base).min(FAR);
+        let far = warp::full::ballot(alive && step == FAR);
+        if lane == 0 {
+            window.put(0, u32::from(escapes));
+            window.put(1, live);
+            window.put(1 + BLOCKS as u32, base);
         }
-        if k > 0 {
-            let rank = (live & warp::lanemask_lt()).count_ones();
-            if live >> lane & 1 == 1 {
-                writer.put_lane(rank * k, magnitude & ((1 << k) - 1), k);
+        let (count, rank) = (live.count_ones(), (live & below).count_ones());
+        let fars = HEADER + STEP_BITS * count;
+        let flags = fars + PARAMETER_BITS * far.count_ones();
+        let bytes = flags + 4 * count;
+        let groups = groups(own.quads);
+        // Running sums of groups and of low bits in one.
+        let low = 4 * own.parameter * own.quads.count_ones();
+        let sums = groups.count_ones() | low << 8;
+        let all = running_sum(sums);
+        let before = all - sums;
+        if alive {
+            window.put(HEADER + STEP_BITS * rank, step);
+            if step == FAR {
+                window.put(fars + PARAMETER_BITS * (far & below).count_ones(), own.parameter);
             }
-            writer.at += live.count_ones() * k;
+            window.put(flags + 4 * rank, groups);
+            window.put(bytes + 8 * (before & 0xFF), pack(own.quads));
         }
-        writer.put(gather(symbol < 0, nonzero), nonzero.count_ones());
-        if above != 0 {
-            let rank = (above & warp::lanemask_lt()).count_ones();
-            if above >> lane & 1 == 1 {
-                writer.put_lane(rank * 32, quotient, 32);
-            }
-            writer.at += above.count_ones() * 32;
-        }
-        writer.flush();
+        let all = warp::full::shuffle(all, 31);
+        let lows = bytes + 8 * (all & 0xFF);
+        own.low = lows + (before >> 8);
+        lows + (all >> 8)
     }
 }
 
-/// Writes a stream.
+/// Puts a lane's quotients, which are below [`CAP`] or that, as zeros and ones.
+///
+/// # Safety
+/// There is room for them.
+#[inline(always)]
+unsafe fn put_quotients(window: &Window, at: u32, quotients: [u32; 4], long: bool) {
+    let second = quotients[0] + quotients[1] + 1;
+    let third = second + quotients[2] + 1;
+    let fourth = third + quotients[3] + 1;
+    // SAFETY: the caller's.
+    unsafe {
+        if long {
+            window.put(at + quotients[0], 1);
+            window.put(at + second, 1);
+            window.put(at + third, 1);
+            window.put(at + fourth, 1);
+        } else {
+            window.put(at, 1 << (quotients[0] & 31) | 1 << (second & 31) | 1 << (third & 31) | 1 << (fourth & 31));
+        }
+    }
+}
+
+/// Puts a lane's low bits.
+///
+/// # Safety
+/// There is room for them.
+#[inline(always)]
+unsafe fn put_low(window: &Window, at: u32, folded: [u32; 4], k: u32) {
+    let low = folded.map(|folded| folded & ((1 << k) - 1));
+    // SAFETY: the caller's.
+    unsafe {
+        if k <= 8 {
+            let one = 1 << k;
+            window.put(at, ((low[3] * one + low[2]) * one + low[1]) * one + low[0]);
+        } else if k <= 16 {
+            window.put(at, low[0] | low[1] << k);
+            window.put(at + 2 * k, low[2] | low[3] << k);
+        } else {
+            each4!(|i| {
+                window.put(at + i as u32 * k, low[i]);
+            });
+        }
+    }
+}
+
+/// Writes low bits and quotients. Returns the end of what was written, or nothing where it goes beyond `limit` bits.
 ///
 /// # Safety
 /// All lanes call it; the symbols are there.
 #[inline(always)]
-unsafe fn write_stream(writer: &mut Writer, symbols: *const i32, first: u32, end: u32, k: u32) {
-    let lane = warp::lane_id();
-    // SAFETY: the caller's.
+unsafe fn write_symbols<S: Stored>(
+    low: &mut Window,
+    high: &mut Window,
+    own: Own,
+    mut at: u32,
+    limit: u32,
+    symbols: *const S,
+) -> Option<(u32, Held)> {
+    let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
+    let first = high.base;
+    let mut held = Held { word: 0, is: false };
+    let mut capped = 0u32;
+    let mut block = 0;
+    // SAFETY: the caller's; all lanes decide alike.
     unsafe {
-        let symbol = |group: u32| {
-            let symbol = intrinsics::load_readonly(symbols.add((group * GROUP as u32 + lane) as usize));
-            if symbol == ESCAPED { 0 } else { symbol }
-        };
-        let mut group = first;
-        while group < end {
-            let nonzero = warp::full::any(symbol(group) != 0);
-            writer.put(u32::from(nonzero), 1);
-            group += 1;
-        }
-        let mut group = first;
-        while group < end {
-            let symbol = symbol(group);
-            let nonzero = warp::full::ballot(symbol != 0);
-            if nonzero != 0 {
-                write_group(writer, symbol, nonzero, k);
+        while block < BLOCKS as u32 {
+            let quads = warp::full::shuffle(own.quads, block);
+            if quads != 0 {
+                let (folded, _) = folded::<S>(S::load_quad(symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize)));
+                let k = warp::full::shuffle(own.parameter, block);
+                let live = quads >> lane & 1 == 1;
+                if k > 0 {
+                    let start = warp::full::shuffle(own.low, block);
+                    low.reserve(start, 4 * k * quads.count_ones());
+                    if live {
+                        put_low(low, start + 4 * k * (quads & below).count_ones(), folded, k);
+                    }
+                }
+                let mut quotients = folded.map(|folded| folded >> k);
+                if warp::full::any(quotients[0] | quotients[1] | quotients[2] | quotients[3] >= CAP) {
+                    if warp::full::any(quotients[0].max(quotients[1]).max(quotients[2].max(quotients[3])) >= CAP) {
+                        capped |= 1 << block;
+                    }
+                    quotients = quotients.map(|quotient| quotient.min(CAP));
+                }
+                let count = if live { quotients[0] + quotients[1] + quotients[2] + quotients[3] + 4 } else { 0 };
+                let sum = running_sum(count);
+                let all = warp::full::shuffle(sum, 31);
+                let long = warp::full::any(count > 32);
+                if at + all > limit {
+                    return None;
+                }
+                held.reserve(high, first, at, all);
+                if live {
+                    put_quotients(high, at + sum - count, quotients, long);
+                }
+                at += all;
             }
-            group += 1;
+            block += 1;
+        }
+        while capped != 0 {
+            let block = capped.trailing_zeros();
+            capped &= capped - 1;
+            let (folded, _) = folded::<S>(S::load_quad(symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize)));
+            let quotients = folded.map(|folded| folded >> warp::full::shuffle(own.parameter, block));
+            let count = quotients.map(|quotient| u32::from(quotient >= CAP));
+            let count = count[0] + count[1] + count[2] + count[3];
+            let sum = running_sum(count);
+            let all = 32 * warp::full::shuffle(sum, 31);
+            if at + all > limit {
+                return None;
+            }
+            held.reserve(high, first, at, all);
+            let mut own = at + 32 * (sum - count);
+            each4!(|i| {
+                if quotients[i] >= CAP {
+                    high.put(own, quotients[i]);
+                    own += 32;
+                }
+            });
+            at += all;
+        }
+    }
+    Some((at, held))
+}
+
+/// The first word of the quotients, which is the last one of the low bits too.
+struct Held {
+    word: u32,
+    is: bool,
+}
+
+impl Held {
+    /// [`Window::reserve`], but keeps the first word.
+    ///
+    /// # Safety
+    /// All lanes call it.
+    #[inline(always)]
+    unsafe fn reserve(&mut self, window: &mut Window, first: u32, at: u32, count: u32) {
+        if at + count - window.base > 32 * WINDOW as u32 {
+            // SAFETY: the caller's.
+            unsafe {
+                warp::full::sync();
+                if window.base == first {
+                    *self = Held { word: *window.words, is: true };
+                }
+                window.flush(at);
+            }
         }
     }
 }
@@ -325,62 +491,71 @@ unsafe fn write_stream(writer: &mut Writer, symbols: *const i32, first: u32, end
 /// # Safety
 /// All lanes call it; the pointers are as in the kernels below.
 #[inline(always)]
-unsafe fn write_escapes<T: Real>(
-    writer: &mut Writer,
+unsafe fn write_escapes<T: Real, S: Stored>(
+    window: &mut Window,
+    held: &mut Held,
+    first: u32,
+    mut at: u32,
     tile: &Tile,
-    symbols: *const i32,
+    symbols: *const S,
     positions: *const u16,
     values: *const T,
     count: u32,
-) {
+) -> u32 {
     let lane = warp::lane_id();
     // SAFETY: the caller's; nodes that are looked up exist.
     unsafe {
-        writer.put(count - 1, POSITION_BITS);
+        held.reserve(window, first, at, POSITION_BITS);
+        if lane == 0 {
+            window.put(at, count - 1);
+        }
+        at += POSITION_BITS;
         let mut part = 0;
         while part < 2 {
             let width = if part == 0 { POSITION_BITS } else { bits::<T>() };
-            let mut first = 0;
-            while first < TILE_NODES as u32 {
-                let node = first + lane;
-                let escaped = *symbols.add(*positions.add(node as usize) as usize) == ESCAPED;
+            let mut node = lane;
+            while node < TILE_NODES as u32 {
+                let position = *positions.add(node as usize) as usize;
+                let quad = S::load_quad(symbols.add(position & !3));
+                let symbol = if position & 2 == 0 { [quad[0], quad[1]] } else { [quad[2], quad[3]] };
+                let escaped = (if position & 1 == 0 { symbol[0] } else { symbol[1] }) == S::ESCAPED;
                 let votes = warp::full::ballot(escaped);
+                held.reserve(window, first, at, votes.count_ones() * width);
                 if escaped {
-                    let offset = (votes & warp::lanemask_lt()).count_ones() * width;
+                    let at = at + (votes & warp::lanemask_lt()).count_ones() * width;
                     if part == 0 {
-                        writer.put_lane(offset, node, width);
+                        window.put(at, node);
                     } else {
                         let value = (*values.add(tile.index(tile.node(node)) as usize)).to_bits_u64();
-                        writer.put_lane(offset, value as u32, 32);
+                        window.put(at, value as u32);
                         if width == 64 {
-                            writer.put_lane(offset + 32, (value >> 32) as u32, 32);
+                            window.put(at + 32, (value >> 32) as u32);
                         }
                     }
                 }
-                writer.at += votes.count_ones() * width;
-                writer.flush();
-                first += 32;
+                at += votes.count_ones() * width;
+                node += 32;
             }
             part += 1;
         }
     }
+    at
 }
 
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn encode<T: Real>(
+unsafe fn encode<T: Real, S: Stored>(
     tiles: Tiles,
-    streams: Streams,
     positions: *const u16,
-    symbols: *const i32,
+    symbols: *const S,
     values: *const T,
     slots: *mut u32,
     slot_words: u32,
     lengths: *mut u16,
     counts: *mut u32,
 ) {
-    let words = shared_array![u32; WARPS * WORDS];
+    let words = shared_array![u32; 2 * WARPS * WINDOW];
     let (index, lane) = (thread::index_1d() / 32, warp::lane_id());
     if index >= Tile::count(&tiles) {
         return;
@@ -388,28 +563,42 @@ unsafe fn encode<T: Real>(
     let tile = Tile::new(tiles, index);
     // SAFETY: the caller's; whole warps return.
     unsafe {
-        let words = words.add((thread::thread_idx_x() / 32) as usize * WORDS);
+        let words = words.add((thread::thread_idx_x() / 32) as usize * 2 * WINDOW);
         let symbols = symbols.add(index as usize * TILE_NODES);
-        // Lane i keeps the parameter of stream i.
-        let mut parameter = u32::MAX;
-        let (mut total, mut escapes, mut used) = (1 + streams.count, 0, 0);
-        let mut stream = 0;
-        while stream < streams.count {
-            let (first, end) = streams.groups(stream);
-            let found = look(symbols, first, end);
-            if lane == stream {
-                parameter = found.parameter;
-            }
-            used |= u32::from(found.parameter != u32::MAX) << stream;
-            total += found.bits;
-            escapes += found.escapes;
-            stream += 1;
-        }
+        let out = slots.add(index as usize * slot_words as usize);
         let raw = tile.nodes() * size_of::<T>() as u32;
-        if escapes > 0 {
-            total += POSITION_BITS + escapes * (POSITION_BITS + bits::<T>());
+        let (mut own, escapes) = look(symbols);
+        let mut bytes = 0;
+        if escapes > 0 || warp::full::any(own.quads != 0) {
+            let mut low = Window::new(words, out, 0);
+            let first = write_header(&low, &mut own, escapes > 0);
+            let for_escapes = if escapes > 0 { POSITION_BITS + escapes * (POSITION_BITS + bits::<T>()) } else { 0 };
+            bytes = raw;
+            if first + for_escapes < 8 * raw {
+                let limit = 8 * raw - for_escapes;
+                let mut high = Window::new(words.add(WINDOW), out, first);
+                let start = high.base;
+                if let Some((mut at, mut held)) = write_symbols(&mut low, &mut high, own, first, limit, symbols) {
+                    bytes = (at + for_escapes).div_ceil(8);
+                    if bytes < raw {
+                        if escapes > 0 {
+                            at = write_escapes(&mut high, &mut held, start, at, &tile, symbols, positions, values, escapes);
+                        }
+                        low.flush(first);
+                        // The word that both have a part of.
+                        if lane == 0 {
+                            let shared = *low.words;
+                            if held.is {
+                                *out.add((start / 32) as usize) = held.word | shared;
+                            } else {
+                                *high.words |= shared;
+                            }
+                        }
+                        high.finish(at);
+                    }
+                }
+            }
         }
-        let bytes = if used == 0 && escapes == 0 { 0 } else { total.div_ceil(8).min(raw) };
         if lane == 0 {
             *lengths.add(index as usize) = bytes as u16;
             if bytes == raw {
@@ -418,59 +607,24 @@ unsafe fn encode<T: Real>(
                 atomic_fetch_add_relaxed_u32_device(counts.add(1), escapes);
             }
         }
-        if bytes == 0 || bytes == raw {
-            return;
-        }
-        let mut writer = Writer::new(words, slots.add(index as usize * slot_words as usize));
-        writer.put(u32::from(escapes > 0) | used << 1, 1 + streams.count);
-        let mut stream = 0;
-        while stream < streams.count {
-            let k = warp::full::shuffle(parameter, stream);
-            if k != u32::MAX {
-                writer.put(k.min(MORE), PARAMETER_BITS);
-                if k >= MORE {
-                    writer.put(k - MORE, PARAMETER_BITS);
-                }
-            }
-            stream += 1;
-        }
-        let mut stream = 0;
-        while stream < streams.count {
-            let k = warp::full::shuffle(parameter, stream);
-            if k != u32::MAX {
-                let (first, end) = streams.groups(stream);
-                write_stream(&mut writer, symbols, first, end, k);
-            }
-            stream += 1;
-        }
-        if escapes > 0 {
-            write_escapes(&mut writer, &tile, symbols, positions, values, escapes);
-        }
-        writer.finish();
     }
 }
 
-/// Bits from memory: a window of 32 words, one a lane.
+/// Bits from memory.
 struct Reader {
     words: *const u32,
     /// Words that have a byte of the tile.
     len: u32,
-    window: u32,
-    base: u32,
-    at: u32,
+    /// The bit of the first word that is the tile's first.
+    start: u32,
 }
 
 impl Reader {
-    /// # Safety
-    /// All lanes call it; `bytes` points to so many bytes.
+    /// `bytes` points to so many bytes.
     #[inline(always)]
-    unsafe fn new(bytes: *const u8, len: u32) -> Self {
+    fn new(bytes: *const u8, len: u32) -> Self {
         let skipped = (bytes as usize % 4) as u32;
-        let words = bytes.wrapping_sub(skipped as usize) as *const u32;
-        let mut reader = Self { words, len: (skipped + len).div_ceil(4), window: 0, base: 0, at: 8 * skipped };
-        // SAFETY: the caller's.
-        unsafe { reader.fill() };
-        reader
+        Self { words: bytes.wrapping_sub(skipped as usize) as *const u32, len: (skipped + len).div_ceil(4), start: 8 * skipped }
     }
 
     /// A word, 0 beyond the tile.
@@ -483,150 +637,312 @@ impl Reader {
         if i < self.len { unsafe { intrinsics::load_readonly(self.words.add(i as usize)) } } else { 0 }
     }
 
-    /// # Safety
-    /// All lanes call it.
-    #[inline(always)]
-    unsafe fn fill(&mut self) {
-        self.base = self.at / 32;
-        // SAFETY: the tile's bytes are there.
-        self.window = unsafe { self.word(self.base + warp::lane_id()) };
-    }
-
-    /// Sees to it that so many bits, at most 960, are in the window.
-    ///
-    /// # Safety
-    /// All lanes call it with the same count.
-    #[inline(always)]
-    unsafe fn need(&mut self, count: u32) {
-        if (self.at + count) / 32 - self.base > 31 {
-            // SAFETY: the caller's.
-            unsafe { self.fill() };
-        }
-    }
-
-    /// Bits of the window, at most 32, so many bits after the next one.
-    ///
-    /// # Safety
-    /// All lanes call it; the bits are in the window.
-    #[inline(always)]
-    unsafe fn peek(&self, offset: u32, count: u32) -> u32 {
-        let at = self.at + offset;
-        let (word, shift) = (at / 32 - self.base, at % 32);
-        // SAFETY: the caller's.
-        let (low, high) = unsafe { (warp::full::shuffle(self.window, word & 31), warp::full::shuffle(self.window, (word + 1) & 31)) };
-        cut(low, high, shift, count)
-    }
-
-    /// Bits of memory, likewise.
+    /// The 32 bits from one on.
     ///
     /// # Safety
     /// The tile's bytes are there.
     #[inline(always)]
-    unsafe fn peek_far(&self, offset: u32, count: u32) -> u32 {
-        let at = self.at + offset;
+    unsafe fn bits(&self, at: u32) -> u32 {
+        let at = at + self.start;
         // SAFETY: the caller's.
-        unsafe { cut(self.word(at / 32), self.word(at / 32 + 1), at % 32, count) }
-    }
-
-    /// The next bits, at most 32.
-    ///
-    /// # Safety
-    /// All lanes call it with the same count.
-    #[inline(always)]
-    unsafe fn take(&mut self, count: u32) -> u32 {
-        // SAFETY: the caller's.
-        unsafe {
-            self.need(count);
-            let bits = self.peek(0, count);
-            self.at += count;
-            bits
-        }
+        unsafe { funnel_shift_right(self.word(at / 32 + 1), self.word(at / 32), at) }
     }
 }
 
-/// `count` bits of two words from `shift` on.
+/// The first bits of a word, at most 31.
 #[inline(always)]
-fn cut(low: u32, high: u32, shift: u32, count: u32) -> u32 {
-    let both = (high as u64) << 32 | low as u64;
-    (both >> shift) as u32 & ((1u64 << count) - 1) as u32
+const fn first(word: u32, count: u32) -> u32 {
+    word & ((1 << count) - 1)
 }
 
-/// A lane's symbol of a group.
+/// What comes before the low bits.
+struct Header {
+    own: Own,
+    /// Live quads of the blocks before the lane's, and of all.
+    rank: u32,
+    quads: u32,
+    /// Where the quotients start.
+    high: u32,
+    good: bool,
+}
+
+/// # Safety
+/// All lanes call it; the tile's bytes are there.
+#[inline(always)]
+unsafe fn read_header(reader: &Reader) -> Header {
+    let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
+    // SAFETY: the caller's; 0 is read beyond the tile.
+    unsafe {
+        let live = reader.bits(1);
+        let base = first(reader.bits(1 + BLOCKS as u32), PARAMETER_BITS);
+        let alive = live >> lane & 1 == 1;
+        let (count, rank) = (live.count_ones(), (live & below).count_ones());
+        let step = if alive { first(reader.bits(HEADER + STEP_BITS * rank), STEP_BITS) } else { 0 };
+        let far = warp::full::ballot(step == FAR);
+        let fars = HEADER + STEP_BITS * count;
+        let flags = fars + PARAMETER_BITS * far.count_ones();
+        let bytes = flags + 4 * count;
+        let mut parameter = base + step;
+        if step == FAR {
+            parameter = first(reader.bits(fars + PARAMETER_BITS * (far & below).count_ones()), PARAMETER_BITS);
+        }
+        let good = warp::full::all(parameter <= MAX_PARAMETER);
+        let parameter = parameter & MAX_PARAMETER;
+        let groups = if alive { first(reader.bits(flags + 4 * rank), 4) } else { 0 };
+        let count = groups.count_ones();
+        let sum = running_sum(count);
+        let quads = if alive { unpack(reader.bits(bytes + 8 * (sum - count)), groups) } else { 0 };
+        let lows = bytes + 8 * warp::full::shuffle(sum, 31);
+        // Running sums of quads and of low bits in one.
+        let count = quads.count_ones();
+        let sums = count | 4 * parameter * count << 11;
+        let all = running_sum(sums);
+        let before = all - sums;
+        let all = warp::full::shuffle(all, 31);
+        let own = Own { quads, parameter, low: lows + (before >> 11) };
+        Header { own, rank: before & 0x7FF, quads: all & 0x7FF, high: lows + (all >> 11), good }
+    }
+}
+
+/// Reads quotients as so many zeros and a one: each plus 1 goes to its place in `quotients`. Returns where they end; nothing where they
+/// do not look like that.
 ///
 /// # Safety
-/// All lanes call it.
+/// All lanes call it; the tile's bytes are there, and places for so many quotients.
 #[inline(always)]
-unsafe fn read_group(reader: &mut Reader, k: u32) -> i32 {
+unsafe fn read_quotients(reader: &Reader, start: u32, total: u32, quotients: *mut u8) -> Option<u32> {
     let lane = warp::lane_id();
-    let below = warp::lanemask_lt();
-    // SAFETY: the caller's; counts are the same for all lanes.
+    let (mut rank, mut carry, mut at, mut end) = (0, 0, start + 32 * lane, start);
+    // SAFETY: the caller's; all lanes decide alike.
     unsafe {
-        let live = live(reader.take(8));
-        let (mut above, mut plane, mut quotient) = (live, 0, 0);
-        while above != 0 && plane < MAX_PLANES {
-            let votes = reader.take(above.count_ones());
-            let set = above >> lane & 1 == 1 && votes >> (above & below).count_ones() & 1 == 1;
-            quotient += u32::from(set);
-            above = warp::full::ballot(set);
-            plane += 1;
-        }
-        let mut low = 0;
-        if k > 0 {
-            let all = live.count_ones() * k;
-            reader.need(all);
-            let own = reader.peek((live & below).count_ones() * k, k);
-            low = if live >> lane & 1 == 1 { own } else { 0 };
-            reader.at += all;
-        }
-        let nonzero = warp::full::ballot(quotient | low != 0);
-        let votes = reader.take(nonzero.count_ones());
-        let negative = nonzero >> lane & 1 == 1 && votes >> (nonzero & below).count_ones() & 1 == 1;
-        while above != 0 {
-            let all = reader.take(32);
-            if above.trailing_zeros() == lane {
-                quotient = all;
+        let mut next = if total > 0 { reader.bits(at) } else { 0 };
+        while rank < total {
+            let mut word = next;
+            next = reader.bits(at + 1024);
+            let count = word.count_ones();
+            let sum = running_sum(count);
+            let mut place = rank + sum - count;
+            // A word without a one is none of at most CAP zeros and a one each.
+            if warp::full::any(word == 0 && place < total) {
+                return None;
             }
-            above &= above - 1;
+            let zeros = word.leading_zeros();
+            let before = warp::full::shuffle_up(zeros, 1);
+            let mut last = (if lane == 0 { carry } else { before }).wrapping_neg();
+            carry = warp::full::shuffle(zeros, 31);
+            rank += warp::full::shuffle(sum, 31);
+            if rank >= total {
+                // The last words: ones that are too many go.
+                if place >= total {
+                    word = 0;
+                } else {
+                    let mut over = (place + count).saturating_sub(total);
+                    while over > 0 {
+                        word &= !(1 << (31 - word.leading_zeros()));
+                        over -= 1;
+                    }
+                }
+                let ends = word != 0 && place + word.count_ones() == total;
+                let lanes = warp::full::ballot(ends);
+                end = warp::full::shuffle(at + 32 - word.leading_zeros(), lanes.trailing_zeros());
+            }
+            while word != 0 {
+                each4!(|i| {
+                    let below = word.wrapping_sub(1);
+                    let position = (word ^ below).count_ones();
+                    if word != 0 {
+                        *quotients.add(place as usize + i) = position.wrapping_sub(last) as u8;
+                    }
+                    last = position;
+                    word &= below;
+                });
+                place += 4;
+            }
+            at += 1024;
         }
-        // Masked as on the CPU: a damaged archive may hold more.
-        let magnitude = ((quotient << k | low) & 0x7FFF_FFFF) as i32;
-        if negative { -magnitude } else { magnitude }
+        warp::full::sync();
+    }
+    Some(end)
+}
+
+/// A lane's low bits, if it has live symbols.
+///
+/// # Safety
+/// The tile's bytes are there.
+#[inline(always)]
+unsafe fn read_low(reader: &Reader, at: u32, k: u32) -> [u32; 4] {
+    let mask = (1 << k) - 1;
+    // SAFETY: the caller's.
+    unsafe {
+        if k <= 8 {
+            let all = reader.bits(at);
+            [all & mask, all >> k & mask, all >> (2 * k) & mask, all >> (3 * k & 31) & mask]
+        } else if k <= 16 {
+            let (low, high) = (reader.bits(at), reader.bits(at + 2 * k));
+            [low & mask, low >> k & mask, high & mask, high >> k & mask]
+        } else {
+            [reader.bits(at) & mask, reader.bits(at + k) & mask, reader.bits(at + 2 * k) & mask, reader.bits(at + 3 * k) & mask]
+        }
     }
 }
 
-/// Reads the values that are stored exactly. Returns whether they are such.
+/// Reads the symbols of a tile's blocks. Returns the end of their bits, and what is bad.
+///
+/// # Safety
+/// All lanes call it; the tile's bytes are there, and places for its symbols and quotients.
+#[inline(always)]
+unsafe fn read_symbols<S: Stored>(reader: &Reader, header: &Header, symbols: *mut S, quotients: *mut u8) -> (u32, u32) {
+    let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
+    // SAFETY: the caller's; all lanes decide alike.
+    unsafe {
+        let Some(mut end) = read_quotients(reader, header.high, 4 * header.quads, quotients) else {
+            clear(symbols);
+            return (0, 1);
+        };
+        let (mut capped, mut bad) = (0, 0);
+        let mut block = 0;
+        while block < BLOCKS as u32 {
+            let quads = warp::full::shuffle(header.own.quads, block);
+            let symbols = symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize);
+            if quads == 0 {
+                S::store_quad(symbols, [0; 4]);
+            } else {
+                let k = warp::full::shuffle(header.own.parameter, block);
+                let live = quads >> lane & 1 == 1;
+                let before = (quads & below).count_ones();
+                let rank = warp::full::shuffle(header.rank, block) + before;
+                // Quotients plus 1, a byte each.
+                let four = *(quotients.add(4 * rank as usize) as *const u32);
+                let four = if live { four.wrapping_sub(0x0101_0101) } else { 0 };
+                capped |= four.wrapping_add(0x0101_0101 * (128 - CAP));
+                let low = if k > 0 { read_low(reader, warp::full::shuffle(header.own.low, block) + 4 * k * before, k) } else { [0; 4] };
+                let low = low.map(|low| if live { low } else { 0 });
+                let high = [four & 0xFF, four >> 8 & 0xFF, four >> 16 & 0xFF, four >> 24];
+                let mut folded = [0; 4];
+                each4!(|i| {
+                    folded[i] = high[i] * (1 << k) + low[i];
+                });
+                if k > 8 {
+                    each4!(|i| {
+                        // Cut as on the CPU: a damaged archive may hold more.
+                        folded[i] &= FOLDED - 1;
+                        if folded[i] > S::GREATEST {
+                            bad |= DOES_NOT_FIT;
+                        }
+                    });
+                }
+                S::store_quad(symbols, folded.map(unfold));
+            }
+            block += 1;
+        }
+        if warp::full::any(capped & 0x8080_8080 != 0) {
+            let (after, more) = read_capped(reader, header, end, symbols, quotients);
+            end = after;
+            bad |= more;
+        }
+        (end, bad)
+    }
+}
+
+/// Reads the quotients that were capped, again likewise.
+///
+/// # Safety
+/// As above.
+#[inline(always)]
+unsafe fn read_capped<S: Stored>(reader: &Reader, header: &Header, mut at: u32, symbols: *mut S, quotients: *const u8) -> (u32, u32) {
+    let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
+    let mut bad = 0;
+    let mut block = 0;
+    // SAFETY: the caller's; all lanes decide alike.
+    unsafe {
+        while block < BLOCKS as u32 {
+            let quads = warp::full::shuffle(header.own.quads, block);
+            let k = warp::full::shuffle(header.own.parameter, block);
+            let rank = warp::full::shuffle(header.rank, block);
+            let low = warp::full::shuffle(header.own.low, block);
+            let before = (quads & below).count_ones();
+            let live = quads >> lane & 1 == 1;
+            let four = *(quotients.add(4 * (rank + before) as usize) as *const u32);
+            let mut count = 0;
+            each4!(|i| {
+                let plus1 = four >> (8 * i) & 0xFF;
+                count += u32::from(live && plus1 > CAP);
+                bad |= u32::from(live && plus1 > CAP + 1);
+            });
+            let sum = running_sum(count);
+            let mut own = at + 32 * (sum - count);
+            each4!(|i| {
+                if live && four >> (8 * i) & 0xFF > CAP {
+                    let low = first(reader.bits(low + 4 * k * before + i as u32 * k), k);
+                    let folded = ((reader.bits(own) << k) + low) & (FOLDED - 1);
+                    if folded > S::GREATEST {
+                        bad |= DOES_NOT_FIT;
+                    }
+                    *symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize + i) = S::new(unfold(folded));
+                    own += 32;
+                }
+            });
+            at += 32 * warp::full::shuffle(sum, 31);
+            block += 1;
+        }
+    }
+    (at, bad)
+}
+
+/// All symbols are 0.
+///
+/// # Safety
+/// All lanes call it; there are a tile's places.
+#[inline(always)]
+unsafe fn clear<S: Stored>(symbols: *mut S) {
+    let mut i = 4 * warp::lane_id();
+    while i < TILE_NODES as u32 {
+        // SAFETY: the caller's.
+        unsafe { S::store_quad(symbols.add(i as usize), [0; 4]) };
+        i += SYMBOLS as u32;
+    }
+}
+
+/// Reads the values that are stored exactly. Returns the end of their bits, and whether they are such.
 ///
 /// # Safety
 /// All lanes call it; the pointers are as in the kernels below.
 #[inline(always)]
-unsafe fn read_escapes<T: Real>(reader: &mut Reader, tile: &Tile, positions: *const u16, symbols: *mut i32, values: *mut T) -> bool {
+unsafe fn read_escapes<T: Real, S: Stored>(
+    reader: &Reader,
+    at: u32,
+    tile: &Tile,
+    positions: *const u16,
+    symbols: *mut S,
+    values: *mut T,
+) -> (u32, bool) {
     let mut good = true;
     // SAFETY: the caller's; nodes that are written exist.
     unsafe {
-        let count = reader.take(POSITION_BITS) + 1;
+        let count = first(reader.bits(at), POSITION_BITS) + 1;
+        let at = at + POSITION_BITS;
         // Symbols that other lanes wrote are overwritten.
         warp::full::sync();
         let mut i = warp::lane_id();
         while i < count {
-            let index = reader.peek_far(i * POSITION_BITS, POSITION_BITS);
+            let index = first(reader.bits(at + i * POSITION_BITS), POSITION_BITS);
             let node = tile.node(index);
-            let ascends = i == 0 || reader.peek_far((i - 1) * POSITION_BITS, POSITION_BITS) < index;
+            let ascends = i == 0 || first(reader.bits(at + (i - 1) * POSITION_BITS), POSITION_BITS) < index;
             if ascends && tile.owns(node) {
-                let at = count * POSITION_BITS + i * bits::<T>();
-                let mut value = reader.peek_far(at, 32) as u64;
+                let at = at + count * POSITION_BITS + i * bits::<T>();
+                let mut value = reader.bits(at) as u64;
                 if bits::<T>() == 64 {
-                    value |= (reader.peek_far(at + 32, 32) as u64) << 32;
+                    value |= (reader.bits(at + 32) as u64) << 32;
                 }
                 *values.add(tile.index(node) as usize) = T::from_bits_u64(value);
-                *symbols.add(*positions.add(index as usize) as usize) = ESCAPED;
+                *symbols.add(*positions.add(index as usize) as usize) = S::new(S::ESCAPED);
             } else {
                 good = false;
             }
             i += 32;
         }
-        reader.at += count * (POSITION_BITS + bits::<T>());
+        (at + count * (POSITION_BITS + bits::<T>()), good)
     }
-    good
 }
 
 /// Reads a raw tile.
@@ -634,14 +950,14 @@ unsafe fn read_escapes<T: Real>(reader: &mut Reader, tile: &Tile, positions: *co
 /// # Safety
 /// All lanes call it; the pointers are as in the kernels below.
 #[inline(always)]
-unsafe fn read_raw<T: Real>(tile: &Tile, bytes: *const u8, positions: *const u16, symbols: *mut i32, values: *mut T) {
+unsafe fn read_raw<T: Real, S: Stored>(tile: &Tile, bytes: *const u8, positions: *const u16, symbols: *mut S, values: *mut T) {
     let mut i = warp::lane_id();
     // SAFETY: the caller's.
     unsafe {
         // Nodes beyond the chunk have the symbol 0.
         while i < TILE_NODES as u32 {
             let exists = tile.owns(tile.node(i));
-            *symbols.add(*positions.add(i as usize) as usize) = if exists { ESCAPED } else { 0 };
+            *symbols.add(*positions.add(i as usize) as usize) = S::new(if exists { S::ESCAPED } else { 0 });
             i += 32;
         }
         let mut i = warp::lane_id();
@@ -655,19 +971,19 @@ unsafe fn read_raw<T: Real>(tile: &Tile, bytes: *const u8, positions: *const u16
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn decode<T: Real>(
+unsafe fn decode<T: Real, S: Stored>(
     tiles: Tiles,
-    streams: Streams,
     positions: *const u16,
     payload: *const u8,
     limit: *const u8,
     offsets: *const u32,
     bases: *const u64,
     lengths: *const u16,
-    symbols: *mut i32,
+    symbols: *mut S,
     values: *mut T,
     bad: *mut u32,
 ) {
+    let quotients = shared_array![u32; WARPS * QUOTIENTS / 4];
     let (index, lane) = (thread::index_1d() / 32, warp::lane_id());
     if index >= Tile::count(&tiles) {
         return;
@@ -675,6 +991,7 @@ unsafe fn decode<T: Real>(
     let tile = Tile::new(tiles, index);
     // SAFETY: the caller's; whole warps return, and all lanes decide alike.
     unsafe {
+        let quotients = (quotients as *mut u8).add((thread::thread_idx_x() / 32) as usize * QUOTIENTS);
         let symbols = symbols.add(index as usize * TILE_NODES);
         let len = load(lengths.add(index as usize)) as u32;
         let bytes = payload.wrapping_add(start(offsets, bases, index) as usize);
@@ -684,86 +1001,46 @@ unsafe fn decode<T: Real>(
             atomic_fetch_or_relaxed_u32_device(bad, 1);
         }
         if !fits || len == 0 {
-            let mut i = lane;
-            while i < TILE_NODES as u32 {
-                *symbols.add(i as usize) = 0;
-                i += 32;
-            }
-            return;
+            return clear(symbols);
         }
         if len == raw {
             return read_raw(&tile, bytes, positions, symbols, values);
         }
-        let mut reader = Reader::new(bytes, len);
-        let start = reader.at;
-        let flags = reader.take(1 + streams.count);
-        // Lane i keeps the parameter of stream i.
-        let mut parameter = u32::MAX;
-        let mut stream = 0;
-        while stream < streams.count {
-            if flags >> (1 + stream) & 1 == 1 {
-                let mut k = reader.take(PARAMETER_BITS);
-                if k == MORE {
-                    k += reader.take(PARAMETER_BITS);
-                }
-                if lane == stream {
-                    parameter = k;
-                }
-            }
-            stream += 1;
-        }
-        let mut stream = 0;
-        while stream < streams.count {
-            let k = warp::full::shuffle(parameter, stream);
-            let (first, end) = streams.groups(stream);
-            let (mut low, mut high) = (0, 0);
-            if k != u32::MAX {
-                let groups = end - first;
-                low = reader.take(groups.min(32));
-                high = reader.take(groups.saturating_sub(32));
-            }
-            let mut group = first;
-            while group < end {
-                let i = group - first;
-                let any = if i < 32 { low >> i } else { high >> (i - 32) } & 1 == 1;
-                let symbol = if any { read_group(&mut reader, k) } else { 0 };
-                *symbols.add((group * GROUP as u32 + lane) as usize) = symbol;
-                group += 1;
-            }
-            stream += 1;
-        }
-        let mut good = true;
-        if flags & 1 == 1 {
-            good = read_escapes(&mut reader, &tile, positions, symbols, values);
+        let reader = Reader::new(bytes, len);
+        let header = read_header(&reader);
+        let (mut at, mut found) = read_symbols(&reader, &header, symbols, quotients);
+        let mut good = header.good;
+        if reader.bits(0) & 1 == 1 {
+            let (end, such) = read_escapes(&reader, at, &tile, positions, symbols, values);
+            at = end;
+            good &= such;
         }
         // The last byte is filled with 0.
-        let used = reader.at - start;
-        good &= used.div_ceil(8) == len && reader.peek_far(0, (8 - used % 8) % 8) == 0;
-        if !good {
-            atomic_fetch_or_relaxed_u32_device(bad, 1);
+        good &= at.div_ceil(8) == len && first(reader.bits(at), (8 - at % 8) % 8) == 0;
+        found |= u32::from(!good);
+        if found != 0 {
+            atomic_fetch_or_relaxed_u32_device(bad, found);
         }
     }
 }
 
 macro_rules! kernels {
-    ($real:ident, $encode:ident, $decode:ident) => {
+    ($real:ident, $symbol:ident, $encode:ident, $decode:ident) => {
         /// Codes tiles into slots.
         ///
-        /// Grid: a warp for each tile; block: 128 threads. Shared memory: 2 KB, static.
+        /// Grid: a warp for each tile; block: 128 threads. Shared memory: 8 KB, static.
         ///
         /// # Safety
         ///
-        /// `ends` points to where each of the streams ends, in groups; `positions` points to the position of each node of a full tile in C order, `symbols`
-        /// to 4096 for each tile, `values` to the chunk's original values, `slots` to `slot_words` words for each tile, as many as its
-        /// values at least, `lengths` to a place for each; `counts` to two numbers, to which raw tiles and values that are stored
-        /// exactly in others are added.
+        /// `positions` points to the position of each node of a full tile in C order, `symbols`, aligned to 16 bytes,
+        /// to 4096 for each tile, the least one standing for a value that is stored exactly, `values` to the chunk's original values,
+        /// `slots` to `slot_words` words for each tile, as many as its values at least, `lengths` to a place for each; `counts` to two
+        /// numbers, to which raw tiles and values that are stored exactly in others are added.
         #[kernel(max_threads = BLOCK)]
         pub unsafe fn $encode(
             tiles: Tiles,
-            streams: u32,
-            ends: *const u32,
             positions: *const u16,
-            symbols: *const i32,
+            symbols: *const $symbol,
             values: *const $real,
             slots: *mut u32,
             slot_words: u32,
@@ -771,40 +1048,38 @@ macro_rules! kernels {
             counts: *mut u32,
         ) {
             // SAFETY: the caller's.
-            unsafe { encode(tiles, Streams { count: streams, ends }, positions, symbols, values, slots, slot_words, lengths, counts) }
+            unsafe { encode(tiles, positions, symbols, values, slots, slot_words, lengths, counts) }
         }
 
         /// Decodes tiles. Values that are stored exactly go to their places in `values`.
         ///
-        /// Grid: a warp for each tile; block: 128 threads. No shared memory.
+        /// Grid: a warp for each tile; block: 128 threads. Shared memory: 16 KB, static.
         ///
         /// # Safety
         ///
         /// As above; `payload` points to the tiles' bytes, which end at `limit`, `lengths` to the bytes of each, at any byte address;
         /// `offsets` and `bases` are what [`crate::scan`] makes of them; `values` points to the chunk's values; `bad` to a number,
-        /// whose first bit is set where bytes are not a tile's.
+        /// whose first bit is set where bytes are not a tile's, and whose second one where symbols do not fit in their type.
         #[kernel(max_threads = BLOCK)]
         pub unsafe fn $decode(
             tiles: Tiles,
-            streams: u32,
-            ends: *const u32,
             positions: *const u16,
             payload: *const u8,
             limit: *const u8,
             offsets: *const u32,
             bases: *const u64,
             lengths: *const u16,
-            symbols: *mut i32,
+            symbols: *mut $symbol,
             values: *mut $real,
             bad: *mut u32,
         ) {
             // SAFETY: the caller's.
-            unsafe {
-                decode(tiles, Streams { count: streams, ends }, positions, payload, limit, offsets, bases, lengths, symbols, values, bad)
-            }
+            unsafe { decode(tiles, positions, payload, limit, offsets, bases, lengths, symbols, values, bad) }
         }
     };
 }
 
-kernels!(f32, rice_encode_f32, rice_decode_f32);
-kernels!(f64, rice_encode_f64, rice_decode_f64);
+kernels!(f32, i16, rice_encode_f32_i16, rice_decode_f32_i16);
+kernels!(f32, i32, rice_encode_f32_i32, rice_decode_f32_i32);
+kernels!(f64, i16, rice_encode_f64_i16, rice_decode_f64_i16);
+kernels!(f64, i32, rice_encode_f64_i32, rice_decode_f64_i32);

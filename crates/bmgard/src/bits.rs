@@ -29,6 +29,20 @@ impl<'a> BitWriter<'a> {
         self.count &= 7;
     }
 
+    /// The number of bits written.
+    pub(crate) fn bits(&self) -> usize {
+        8 * self.at + self.count as usize
+    }
+
+    /// Appends whole bytes. The first one's low bits, as many as are beyond the last whole byte here, must be 0: they are what was written.
+    pub(crate) fn append(self, bytes: &[u8]) {
+        let out = &mut self.out[self.at..][..bytes.len()];
+        out.copy_from_slice(bytes);
+        if let Some(first) = out.first_mut() {
+            *first |= self.pending as u8;
+        }
+    }
+
     /// Pads to a whole byte with zeros; returns the number of bytes written.
     pub(crate) fn finish(self) -> usize {
         // The last bits are in the buffer already.
@@ -90,9 +104,14 @@ impl<'a> BitReader<'a> {
         self.count = self.count.wrapping_sub(count);
     }
 
+    /// The bits used so far.
+    pub(crate) fn bits(&self) -> usize {
+        (self.at - self.start) * 8 - self.count as usize
+    }
+
     /// The bytes used so far, the last perhaps in part.
     pub(crate) fn used(&self) -> usize {
-        ((self.at - self.start) * 8 - self.count as usize).div_ceil(8)
+        self.bits().div_ceil(8)
     }
 }
 
@@ -146,6 +165,7 @@ mod tests {
             reader.skip(n);
         }
         assert_eq!(reader.used(), length);
+        assert_eq!(reader.bits(), fields.iter().map(|&(_, n)| n as usize).sum());
         reader.refill();
         reader.skip(9);
         assert_eq!(reader.used(), length + 1 + usize::from(length * 8 < 1 + fields.iter().map(|&(_, n)| n as usize).sum::<usize>()));

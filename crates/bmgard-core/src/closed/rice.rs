@@ -1,62 +1,102 @@
-//! The coder of mode `fast`: Rice codes whose unary parts are nested bitmaps, so that a warp reads and writes them by votes and
-//! population counts, and zero bitmaps on two levels. There are no tables and no histograms, and tiles are independent.
+//! The coder of mode `fast`: Rice codes in sections that a warp writes and reads all lanes at once, zero bitmaps on three levels before
+//! them. There are no tables and no histograms, and tiles are independent.
 //!
-//! `docs/format.md` describes a tile's bits. A group is 32 symbols of a stream, one a lane; a *quad* is 4 of them in a row. Of a quad
-//! with a symbol that is not 0, all symbols are *live*. A live symbol q has the quotient u = |q| >> k, the k low bits of |q|, and a
-//! sign unless it is 0. Plane j has a bit for each live symbol with u >= j, set where u > j.
+//! `docs/format.md` describes a tile's bits. A *block* is 128 symbols in a row, a *group* 32, a *quad* 4. Of a quad with a symbol that is
+//! not 0, all symbols are *live*. A live symbol is coded as its folded form (signs in the lowest bit), by the block's parameter k: the k
+//! low bits in one section, the quotient as so many zeros and a one in the next.
 
-/// Planes of a group at most: a quotient of at least this many is written as it is, in 32 bits, after them.
-pub const MAX_PLANES: u32 = 24;
+/// Symbols of a block.
+pub const BLOCK: usize = 128;
 
-/// Bits of a stream's Rice parameter k; all ones stand for that number plus another such field.
-pub const PARAMETER_BITS: u32 = 4;
+/// Blocks of a tile.
+pub const BLOCKS: usize = super::TILE_NODES / BLOCK;
 
-/// The greatest Rice parameter.
-pub const MAX_PARAMETER: u32 = 2 * ((1 << PARAMETER_BITS) - 1);
+/// Quotients of at least this many are so many zeros and a one, and written as they are, in 32 bits, in a section of their own.
+pub const CAP: u32 = 24;
+
+/// Bits of a parameter.
+pub const PARAMETER_BITS: u32 = 5;
+
+/// The greatest parameter.
+pub const MAX_PARAMETER: u32 = (1 << PARAMETER_BITS) - 1;
+
+/// Bits of a parameter less the least of the tile; all ones stand for one that is written as it is.
+pub const STEP_BITS: u32 = 2;
+
+/// All ones.
+pub const FAR: u32 = (1 << STEP_BITS) - 1;
+
+/// Folded symbols are below this; a damaged archive may hold more, which are cut.
+pub const FOLDED: u32 = 1 << 31;
 
 /// Bits of a position of an escape, and of their number less 1.
 pub const POSITION_BITS: u32 = 12;
 
-/// The bits of a quotient's planes, its overflow and its k low bits; the sign is the same for all k.
+/// 0, -1, 1, -2, .. as 0, 1, 2, 3, ..
 #[inline(always)]
 #[must_use]
-pub const fn length(magnitude: u32, k: u32) -> u32 {
-    let quotient = magnitude >> k;
-    k + if quotient < MAX_PLANES { quotient + 1 } else { MAX_PLANES + 32 }
+pub const fn fold(symbol: i32) -> u32 {
+    (symbol << 1 ^ symbol >> 31) as u32
 }
 
-/// The parameters that are worth a try for live symbols of this mean magnitude, sum / count: the least, and how many from it on.
+/// The inverse of [`fold`].
 #[inline(always)]
 #[must_use]
-pub const fn candidates(sum: u64, count: u32) -> (u32, u32) {
-    // The shift nearest below log2(sum / count), without a division.
-    let mut k = 0;
-    while k < MAX_PARAMETER && (count as u64) << (k + 1) <= sum {
-        k += 1;
+pub const fn unfold(folded: u32) -> i32 {
+    (folded >> 1) as i32 ^ -((folded & 1) as i32)
+}
+
+/// The parameter for so many live symbols, at least 1, of this sum of folded forms: the binary logarithm of the mean, rounded down. It
+/// costs a quarter of a per cent more than the best one, and needs no second look at the symbols.
+#[inline(always)]
+#[must_use]
+pub const fn parameter(sum: u64, count: u32) -> u32 {
+    let (sum_log2, count_log2) = ((sum | 1).ilog2(), count.ilog2());
+    if sum_log2 <= count_log2 {
+        return 0;
     }
-    if k == 0 { (0, 2) } else { (k - 1, if k < MAX_PARAMETER { 3 } else { 2 }) }
+    let k = sum_log2 - count_log2;
+    k - ((count as u64) << k > sum) as u32
 }
 
-/// Bit i is set where quad i of a group is live: quads are nibbles of the mask of symbols that are not 0.
+/// Bit i is set where group i of a block has a live quad: groups are bytes of the mask of live quads.
 #[inline(always)]
 #[must_use]
-pub const fn quads(nonzero: u32) -> u32 {
-    let any = nonzero | nonzero >> 2;
-    let any = (any | any >> 1) & 0x1111_1111;
-    // Gather every fourth bit.
-    let pairs = (any | any >> 3) & 0x0303_0303;
-    let halves = (pairs | pairs >> 6) & 0x000F_000F;
-    (halves | halves >> 12) & 0xFF
+pub const fn groups(quads: u32) -> u32 {
+    (quads & 0xFF != 0) as u32
+        | ((quads & 0xFF00 != 0) as u32) << 1
+        | ((quads & 0xFF_0000 != 0) as u32) << 2
+        | ((quads >> 24 != 0) as u32) << 3
 }
 
-/// The mask of live symbols: the inverse of [`quads`], each bit a nibble.
+/// The bytes of live groups, moved together.
 #[inline(always)]
 #[must_use]
-pub const fn live(quads: u32) -> u32 {
-    let halves = (quads | quads << 12) & 0x000F_000F;
-    let pairs = (halves | halves << 6) & 0x0303_0303;
-    let ones = (pairs | pairs << 3) & 0x1111_1111;
-    ones * 15
+pub const fn pack(quads: u32) -> u32 {
+    let (mut out, mut at, mut group) = (0, 0, 0);
+    while group < 4 {
+        let byte = quads >> (8 * group) & 0xFF;
+        out |= byte << at;
+        // Beyond the last one there is none that is not 0.
+        at = (at + if byte != 0 { 8 } else { 0 }) & 31;
+        group += 1;
+    }
+    out
+}
+
+/// The inverse of [`pack`], for these groups.
+#[inline(always)]
+#[must_use]
+pub const fn unpack(mut bytes: u32, groups: u32) -> u32 {
+    let (mut quads, mut group) = (0, 0);
+    while group < 4 {
+        if groups >> group & 1 == 1 {
+            quads |= (bytes & 0xFF) << (8 * group);
+            bytes >>= 8;
+        }
+        group += 1;
+    }
+    quads
 }
 
 #[cfg(test)]
@@ -64,23 +104,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quads_are_nibbles() {
-        for flags in 0..256u32 {
-            let mask = (0..8).filter(|quad| flags >> quad & 1 == 1).fold(0, |mask, quad| mask | 15 << (4 * quad));
-            assert_eq!(live(flags), mask);
-            for pattern in [0x1111_1111, 0x8888_8888, 0xFFFF_FFFF, 0x2481_2481u32] {
-                assert_eq!(quads(mask & pattern), flags, "{pattern:x}");
+    fn symbols_fold() {
+        for (folded, symbol) in [0, -1, 1, -2, 2].into_iter().enumerate() {
+            assert_eq!((fold(symbol), unfold(folded as u32)), (folded as u32, symbol));
+        }
+        for symbol in [(1 << 30) - 1, -(1 << 30), 0x1234_5678, i32::MAX, i32::MIN + 1] {
+            assert_eq!(unfold(fold(symbol)), symbol);
+        }
+        assert_eq!(fold(-(1 << 30)), FOLDED - 1);
+    }
+
+    #[test]
+    fn groups_are_bytes() {
+        for groups_set in 0..16u32 {
+            for pattern in [0x0102_0304, 0x8040_2010, 0xFFFF_FFFF, 0x2481_2481u32] {
+                let quads = (0..4).filter(|group| groups_set >> group & 1 == 1).fold(0, |mask, group| mask | 0xFF << (8 * group)) & pattern;
+                assert_eq!(groups(quads), groups_set);
+                assert_eq!(unpack(pack(quads), groups_set), quads);
+                assert_eq!(u64::from(pack(quads)) >> (8 * groups_set.count_ones()), 0);
             }
         }
     }
 
     #[test]
-    fn candidates_surround_the_mean() {
-        assert_eq!(candidates(0, 4), (0, 2));
-        assert_eq!(candidates(7, 4), (0, 2));
-        assert_eq!(candidates(8, 4), (0, 3));
-        assert_eq!(candidates(64, 4), (3, 3));
-        let (least, count) = candidates(u64::from(u32::MAX) * 4, 4);
-        assert!(least + count - 1 <= MAX_PARAMETER);
+    fn parameters_are_logarithms_of_means() {
+        for count in 1..=128u32 {
+            for sum in (0..1000u64).chain([1 << 20, (1 << 31) - 1, u64::from(count) * u64::from(FOLDED - 1)]) {
+                let expected = (0..64).rev().find(|&k| u128::from(count) << k <= u128::from(sum)).unwrap_or(0);
+                assert_eq!(parameter(sum, count), expected, "{sum} {count}");
+            }
+            assert!(parameter(u64::from(count) * u64::from(FOLDED - 1), count) <= MAX_PARAMETER);
+        }
     }
 }

@@ -1,68 +1,83 @@
 //! The coded bits of a tile: `docs/format.md` describes them, [`bmgard_core::closed::rice`] has the numbers.
 
 use bmgard_core::closed::TILE_NODES;
-use bmgard_core::closed::geometry::{GROUP, POOL};
-use bmgard_core::closed::rice::{MAX_PARAMETER, MAX_PLANES, PARAMETER_BITS, POSITION_BITS, candidates, length, live, quads};
+use bmgard_core::closed::rice::{
+    BLOCK, BLOCKS, CAP, FAR, FOLDED, MAX_PARAMETER, PARAMETER_BITS, POSITION_BITS, STEP_BITS, fold, groups, pack, parameter, unfold, unpack,
+};
 
 use super::plan::Plan;
 use crate::Value;
+use crate::backend::cpu::simd::simd;
 use crate::bits::{BitReader, BitWriter};
 
 /// The symbol of a node whose value is stored exactly, in what is decoded.
 pub(super) const ESCAPED: i32 = i32::MIN;
 
-/// The most bytes of a tile before it is found to be too long: per symbol its planes, quotient, low bits and sign; its escape; headers.
-const LONGEST: usize = TILE_NODES * (MAX_PLANES as usize + 32 + MAX_PARAMETER as usize + 1 + POSITION_BITS as usize + 64) / 8 + 1024;
+/// Quads of a block.
+const QUADS: usize = BLOCK / 4;
 
-/// The streams of a tile, as ranges of positions: the pool and the classes after it.
-fn streams(plan: &Plan) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let alone = plan.classes.iter().filter(|class| class.level < plan.shape.pooled_from());
-    let classes = alone.map(|class| {
-        let start = plan.shape.class_start(class.level, class.axes);
-        start..start + (1 << plan.shape.class_log2(class.level))
-    });
-    std::iter::once(0..POOL).chain(classes)
-}
+/// Four low parts, or four quotients, of no more bits than this are written and read at once.
+const AT_ONCE: u32 = BitReader::FILLED;
 
-/// The symbols of a group and what they look like.
+/// The most bytes before the quotients of a tile: flags, parameters, bitmaps, low bits.
+const LONGEST_LOW: usize = (64 + BLOCKS * (STEP_BITS + PARAMETER_BITS + 4 + 32) as usize + TILE_NODES * MAX_PARAMETER as usize) / 8 + 1;
+
+/// The most bytes after them, before the tile is found to be too long: quotients, escapes.
+const LONGEST_HIGH: usize = TILE_NODES * (CAP + 1 + 32 + POSITION_BITS + 64) as usize / 8 + 8;
+
+/// Of each quad of a block the first number, then of each the second, ..
+type Quads = [[u32; QUADS]; 4];
+
+/// The folded symbols of a block, and what they look like.
 #[derive(Clone, Copy)]
-struct Group {
-    magnitudes: [u32; GROUP],
-    nonzero: u32,
-    negative: u32,
+struct Block {
+    folded: Quads,
+    live: u32,
+    parameter: u32,
 }
 
-impl Group {
+impl Block {
     #[inline(always)]
-    fn new(places: &[i32; TILE_NODES], order: &[u16; GROUP]) -> Self {
-        let mut symbols = [0i32; GROUP];
-        for lane in 0..GROUP {
-            symbols[lane] = places[usize::from(order[lane]) % TILE_NODES];
+    fn new(places: &[i32; TILE_NODES], order: &[u16; BLOCK]) -> Self {
+        let mut symbols = [0i32; BLOCK];
+        for i in 0..BLOCK {
+            symbols[i] = places[usize::from(order[i]) % TILE_NODES];
         }
         // Plain loops: closures would not be compiled for more instructions.
-        let (mut magnitudes, mut nonzero, mut negative) = ([0; GROUP], 0, 0);
-        for lane in 0..GROUP {
-            magnitudes[lane] = symbols[lane].unsigned_abs();
+        let mut folded = [[0; QUADS]; 4];
+        for i in 0..4 {
+            for quad in 0..QUADS {
+                folded[i][quad] = fold(symbols[4 * quad + i]);
+            }
         }
-        for lane in 0..GROUP {
-            nonzero |= u32::from(magnitudes[lane] != 0) << lane;
+        let (mut live, mut sum) = (0, 0);
+        for quad in 0..QUADS {
+            let any = folded[0][quad] | folded[1][quad] | folded[2][quad] | folded[3][quad];
+            live |= u32::from(any != 0) << quad;
         }
-        for lane in 0..GROUP {
-            negative |= (symbols[lane] as u32 >> 31) << lane;
+        if live == 0 {
+            return Self { folded, live, parameter: 0 };
         }
-        Self { magnitudes, nonzero, negative }
+        for symbols in &folded {
+            for &folded in symbols {
+                sum += u64::from(folded);
+            }
+        }
+        Self { folded, live, parameter: parameter(sum, 4 * live.count_ones()) }
     }
 }
 
 /// Buffers for coding one tile after another.
 pub(super) struct Coder {
-    groups: Vec<Group>,
+    blocks: Vec<Block>,
     bytes: Vec<u8>,
+    high: Vec<u8>,
 }
 
 impl Coder {
     pub(super) fn new() -> Self {
-        Self { groups: Vec::new(), bytes: vec![0; LONGEST + BitWriter::SLACK] }
+        let room = |longest| vec![0; longest + BitWriter::SLACK];
+        Self { blocks: Vec::new(), bytes: room(LONGEST_LOW + LONGEST_HIGH), high: room(LONGEST_HIGH) }
     }
 
     /// Codes a tile; no bytes where all its symbols are 0 and nothing is escaped. Escapes are sorted.
@@ -70,246 +85,142 @@ impl Coder {
         if escapes.is_empty() && places.iter().fold(0, |any, symbol| any | symbol) == 0 {
             return &[];
         }
-        let length = if bits::fast() { encode_fast(plan, places, escapes, self) } else { encode_portable(plan, places, escapes, self) };
+        escapes.sort_unstable_by_key(|&(node, _)| node);
+        let length = encode(plan, places, escapes, self);
         &self.bytes[..length]
     }
 }
 
-/// Bits of a mask moved together and apart.
-mod bits {
-    /// Whether the processor has instructions for it.
-    pub(super) fn fast() -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return crate::backend::cpu::simd::wide_enough();
-        #[cfg(not(target_arch = "x86_64"))]
-        return false;
-    }
-
-    pub(super) trait Bits {
-        /// The bits of `value` where `mask` is set, moved together.
-        fn extract(value: u32, mask: u32) -> u32;
-        /// The inverse.
-        fn deposit(value: u32, mask: u32) -> u32;
-    }
-
-    pub(super) struct Portable;
-
-    impl Bits for Portable {
-        #[inline(always)]
-        fn extract(value: u32, mut mask: u32) -> u32 {
-            let (mut out, mut at) = (0, 0);
-            while mask != 0 {
-                out |= (value >> mask.trailing_zeros() & 1) << at;
-                mask &= mask - 1;
-                at += 1;
+simd! {
+    fn encode<T: Value>(plan: &Plan, places: &[i32; TILE_NODES], escapes: &[(u16, T)], coder: &mut Coder) -> usize {
+        let Coder { blocks, bytes, high } = coder;
+        blocks.clear();
+        for order in plan.order.as_chunks::<BLOCK>().0 {
+            blocks.push(Block::new(places, order));
+        }
+        let mut low = BitWriter::new(bytes);
+        put_header(&mut low, blocks, !escapes.is_empty());
+        let mut high = BitWriter::new(high);
+        // Quotients start within a byte of low bits: they are put together at last.
+        let bits = blocks.iter().map(|block| 4 * block.live.count_ones() * block.parameter).sum::<u32>();
+        let skipped = (low.bits() + bits as usize) % 8;
+        high.put(0, skipped as u32);
+        let mut any_capped = false;
+        for block in blocks.iter() {
+            if block.live != 0 {
+                put_low(&mut low, block);
+                any_capped |= put_quotients(&mut high, block);
             }
-            out
         }
-
-        #[inline(always)]
-        fn deposit(mut value: u32, mut mask: u32) -> u32 {
-            let mut out = 0;
-            while mask != 0 {
-                out |= (value & 1) << mask.trailing_zeros();
-                mask &= mask - 1;
-                value >>= 1;
-            }
-            out
+        if any_capped {
+            put_capped(&mut high, blocks);
         }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    pub(super) struct Bmi2;
-
-    #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "instructions that not every processor has; only functions compiled for them use this type")]
-    impl Bits for Bmi2 {
-        #[inline(always)]
-        fn extract(value: u32, mask: u32) -> u32 {
-            // SAFETY: this is inlined into functions that are called only where the processor has BMI2.
-            unsafe { std::arch::x86_64::_pext_u32(value, mask) }
+        if !escapes.is_empty() {
+            put_escapes(&mut high, escapes);
         }
-
-        #[inline(always)]
-        fn deposit(value: u32, mask: u32) -> u32 {
-            // SAFETY: as above.
-            unsafe { std::arch::x86_64::_pdep_u32(value, mask) }
-        }
+        let (start, length) = (low.bits() / 8, high.finish());
+        low.append(&coder.high[..length]);
+        start + length
     }
 }
 
-use bits::Bits;
-
-#[cfg(target_arch = "x86_64")]
-fn encode_fast<T: Value>(plan: &Plan, places: &[i32; TILE_NODES], escapes: &mut [(u16, T)], coder: &mut Coder) -> usize {
-    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    fn wide<T: Value>(plan: &Plan, places: &[i32; TILE_NODES], escapes: &mut [(u16, T)], coder: &mut Coder) -> usize {
-        encode_with::<T, bits::Bmi2>(plan, places, escapes, coder)
-    }
-    // SAFETY: the caller asked whether the processor has all these features.
-    #[allow(unsafe_code, reason = "calling a function that is compiled for more instructions than the target has")]
-    unsafe {
-        wide(plan, places, escapes, coder)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-use encode_portable as encode_fast;
-
-fn encode_portable<T: Value>(plan: &Plan, places: &[i32; TILE_NODES], escapes: &mut [(u16, T)], coder: &mut Coder) -> usize {
-    encode_with::<T, bits::Portable>(plan, places, escapes, coder)
-}
-
-/// A stream's magnitudes summed up: their sum and number over live symbols.
+/// Writes what comes before the low bits.
 #[inline(always)]
-fn parameter(groups: &[Group]) -> Option<u32> {
-    let (mut sum, mut count) = (0u64, 0);
-    for group in groups {
-        if group.nonzero != 0 {
-            for lane in 0..GROUP {
-                sum += u64::from(group.magnitudes[lane]);
-            }
-            count += live(quads(group.nonzero)).count_ones();
-        }
-    }
-    if count == 0 {
-        return None;
-    }
-    let (least, tries) = candidates(sum, count);
-    let mut best = (u64::MAX, 0);
-    for k in least..least + tries {
-        let mut bits = 0u64;
-        for group in groups {
-            if group.nonzero == 0 {
-                continue;
-            }
-            let mut all = 0;
-            for lane in 0..GROUP {
-                all += length(group.magnitudes[lane], k);
-            }
-            // Symbols that are not live are 0: what they would cost, the same for all of them, is taken off.
-            bits += u64::from(all - (GROUP as u32 - live(quads(group.nonzero)).count_ones()) * (k + 1));
-        }
-        if bits < best.0 {
-            best = (bits, k);
-        }
-    }
-    Some(best.1)
+fn put_header(writer: &mut BitWriter<'_>, blocks: &[Block], escapes: bool) {
+    let live = || blocks.iter().filter(|block| block.live != 0);
+    writer.put(u64::from(escapes), 1);
+    writer.put(blocks.iter().enumerate().fold(0, |flags, (i, block)| flags | u64::from(block.live != 0) << i), BLOCKS as u32);
+    let base = live().map(|block| block.parameter).min().unwrap_or(0);
+    writer.put(u64::from(base), PARAMETER_BITS);
+    live().for_each(|block| writer.put(u64::from((block.parameter - base).min(FAR)), STEP_BITS));
+    live().filter(|block| block.parameter - base >= FAR).for_each(|block| writer.put(u64::from(block.parameter), PARAMETER_BITS));
+    live().for_each(|block| writer.put(u64::from(groups(block.live)), 4));
+    live().for_each(|block| writer.put(u64::from(pack(block.live)), 8 * groups(block.live).count_ones()));
 }
 
+/// Writes the low bits of a block.
 #[inline(always)]
-fn encode_with<T: Value, B: Bits>(plan: &Plan, places: &[i32; TILE_NODES], escapes: &mut [(u16, T)], coder: &mut Coder) -> usize {
-    let Coder { groups, bytes } = coder;
-    groups.clear();
-    for order in plan.order.as_chunks::<GROUP>().0 {
-        groups.push(Group::new(places, order));
+fn put_low(writer: &mut BitWriter<'_>, block: &Block) {
+    let k = block.parameter;
+    if k == 0 {
+        return;
     }
-    let mut parameters = [None; bmgard_core::closed::geometry::MAX_STREAMS];
-    let mut flags = u64::from(!escapes.is_empty());
-    let mut count = 1;
-    for (stream, range) in streams(plan).enumerate() {
-        parameters[stream] = parameter(&groups[range.start / GROUP..range.end / GROUP]);
-        flags |= u64::from(parameters[stream].is_some()) << count;
-        count += 1;
-    }
-    let mut writer = BitWriter::new(bytes);
-    writer.put(flags, count);
-    const MORE: u32 = (1 << PARAMETER_BITS) - 1;
-    for k in parameters.into_iter().flatten() {
-        writer.put(u64::from(k.min(MORE)), PARAMETER_BITS);
-        if k >= MORE {
-            writer.put(u64::from(k - MORE), PARAMETER_BITS);
-        }
-    }
-    for (stream, range) in streams(plan).enumerate() {
-        let Some(k) = parameters[stream] else { continue };
-        let groups = &groups[range.start / GROUP..range.end / GROUP];
-        for flags in groups.chunks(GROUP) {
-            let any = flags.iter().enumerate().fold(0, |any, (i, group)| any | u64::from(group.nonzero != 0) << i);
-            writer.put(any, flags.len() as u32);
-        }
-        for group in groups.iter().filter(|group| group.nonzero != 0) {
-            encode_group::<B>(&mut writer, group, k);
-        }
-    }
-    if !escapes.is_empty() {
-        escapes.sort_unstable_by_key(|&(node, _)| node);
-        writer.put(escapes.len() as u64 - 1, POSITION_BITS);
-        escapes.iter().for_each(|&(node, _)| writer.put(u64::from(node), POSITION_BITS));
-        for &(_, value) in &*escapes {
-            let bits = value.bits();
-            writer.put(bits & 0xFFFF_FFFF, 32);
-            if size_of::<T>() == 8 {
-                writer.put(bits >> 32, 32);
-            }
-        }
-    }
-    writer.finish()
-}
-
-#[inline(always)]
-fn encode_group<B: Bits>(writer: &mut BitWriter<'_>, group: &Group, k: u32) {
-    let quads = quads(group.nonzero);
-    writer.put(u64::from(quads), 8);
-    let live = live(quads);
-    let mut quotients = [0; GROUP];
-    for lane in 0..GROUP {
-        quotients[lane] = group.magnitudes[lane] >> k;
-    }
-    let mut above = live;
-    let mut plane = 0;
-    while above != 0 && plane < MAX_PLANES {
-        let mut next = 0;
-        for lane in 0..GROUP {
-            next |= u32::from(quotients[lane] > plane) << lane;
-        }
-        writer.put(u64::from(B::extract(next, above)), above.count_ones());
-        above = next;
-        plane += 1;
-    }
-    if k > 0 {
-        let mask = (1u64 << k) - 1;
-        let low = |lane: u32| u64::from(group.magnitudes[lane as usize]) & mask;
-        let mut rest = quads;
+    let mask = (1u64 << k) - 1;
+    let mut rest = block.live;
+    if 4 * k > AT_ONCE {
         while rest != 0 {
-            let lane = 4 * rest.trailing_zeros();
+            let quad = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            if k <= 14 {
-                writer.put(low(lane) | low(lane + 1) << k | low(lane + 2) << (2 * k) | low(lane + 3) << (3 * k), 4 * k);
-            } else {
-                (lane..lane + 4).for_each(|lane| writer.put(low(lane), k));
+            block.folded.iter().for_each(|folded| writer.put(u64::from(folded[quad]) & mask, k));
+        }
+        return;
+    }
+    let mut low = [0u64; QUADS];
+    for quad in 0..QUADS {
+        let part = |i: usize| (u64::from(block.folded[i][quad]) & mask) << (i as u32 * k);
+        low[quad] = part(0) | part(1) | part(2) | part(3);
+    }
+    while rest != 0 {
+        let quad = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        writer.put(low[quad], 4 * k);
+    }
+}
+
+/// Writes the quotients of a block. Returns whether some are capped.
+#[inline(always)]
+fn put_quotients(writer: &mut BitWriter<'_>, block: &Block) -> bool {
+    let (mut ones, mut lengths, mut greatest) = ([0u64; QUADS], [0u32; QUADS], 0);
+    for quad in 0..QUADS {
+        let quotient = |i: usize| block.folded[i][quad] >> block.parameter;
+        let capped = |i: usize| quotient(i).min(CAP);
+        let first = capped(0);
+        let second = first + capped(1) + 1;
+        let third = second + capped(2) + 1;
+        let fourth = third + capped(3) + 1;
+        let one = |at: u32| 1u64 << (at & 63);
+        ones[quad] = one(first) | one(second) | one(third) | one(fourth);
+        lengths[quad] = fourth + 1;
+        greatest = greatest.max(quotient(0).max(quotient(1)).max(quotient(2).max(quotient(3))));
+    }
+    let mut rest = block.live;
+    while rest != 0 {
+        let quad = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        if lengths[quad] <= AT_ONCE {
+            writer.put(ones[quad], lengths[quad]);
+        } else {
+            for folded in &block.folded {
+                let quotient = (folded[quad] >> block.parameter).min(CAP);
+                writer.put(1 << quotient, quotient + 1);
             }
         }
     }
-    writer.put(u64::from(B::extract(group.negative, group.nonzero)), group.nonzero.count_ones());
-    while above != 0 {
-        writer.put(u64::from(quotients[above.trailing_zeros() as usize]), 32);
-        above &= above - 1;
+    greatest >= CAP
+}
+
+/// Writes quotients that are capped as they are.
+#[cold]
+fn put_capped(writer: &mut BitWriter<'_>, blocks: &[Block]) {
+    for block in blocks {
+        for quad in 0..QUADS {
+            let quotients = block.folded.iter().map(|folded| folded[quad] >> block.parameter);
+            quotients.filter(|&quotient| quotient >= CAP).for_each(|quotient| writer.put(quotient.into(), 32));
+        }
     }
 }
 
-/// Decodes what [`Coder::encode`] wrote into the places of a tile, all 0 before, and appends its escapes; `None` where the bytes are
-/// not a tile's.
-pub(super) fn decode<T: Value>(plan: &Plan, bytes: &[u8], places: &mut [i32; TILE_NODES], escapes: &mut Vec<(u16, T)>) -> Option<()> {
-    if bits::fast() { decode_fast(plan, bytes, places, escapes) } else { decode_with::<T, bits::Portable>(plan, bytes, places, escapes) }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn decode_fast<T: Value>(plan: &Plan, bytes: &[u8], places: &mut [i32; TILE_NODES], escapes: &mut Vec<(u16, T)>) -> Option<()> {
-    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    fn wide<T: Value>(plan: &Plan, bytes: &[u8], places: &mut [i32; TILE_NODES], escapes: &mut Vec<(u16, T)>) -> Option<()> {
-        decode_with::<T, bits::Bmi2>(plan, bytes, places, escapes)
+#[cold]
+fn put_escapes<T: Value>(writer: &mut BitWriter<'_>, escapes: &[(u16, T)]) {
+    writer.put(escapes.len() as u64 - 1, POSITION_BITS);
+    escapes.iter().for_each(|&(node, _)| writer.put(u64::from(node), POSITION_BITS));
+    for &(_, value) in escapes {
+        let bits = value.bits();
+        writer.put(bits & 0xFFFF_FFFF, 32);
+        if size_of::<T>() == 8 {
+            writer.put(bits >> 32, 32);
+        }
     }
-    // SAFETY: the caller asked whether the processor has all these features.
-    #[allow(unsafe_code, reason = "calling a function that is compiled for more instructions than the target has")]
-    unsafe {
-        wide(plan, bytes, places, escapes)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn decode_fast<T: Value>(plan: &Plan, bytes: &[u8], places: &mut [i32; TILE_NODES], escapes: &mut Vec<(u16, T)>) -> Option<()> {
-    decode_with::<T, bits::Portable>(plan, bytes, places, escapes)
 }
 
 /// The next `count` (at most 32) bits.
@@ -321,108 +232,191 @@ fn take(reader: &mut BitReader<'_>, count: u32) -> u32 {
     bits
 }
 
+/// The live quads of each block, and their parameters; `None` where one is too great.
 #[inline(always)]
-fn decode_with<T: Value, B: Bits>(plan: &Plan, bytes: &[u8], places: &mut [i32; TILE_NODES], escapes: &mut Vec<(u16, T)>) -> Option<()> {
-    let mut reader = BitReader::new(bytes, 0);
-    let streams_count = plan.shape.streams() as u32;
-    let flags = take(&mut reader, 1 + streams_count);
-    let mut parameters = [None; bmgard_core::closed::geometry::MAX_STREAMS];
-    for stream in (0..streams_count).filter(|stream| flags >> (1 + stream) & 1 == 1) {
-        let mut k = take(&mut reader, PARAMETER_BITS);
-        if k == (1 << PARAMETER_BITS) - 1 {
-            k += take(&mut reader, PARAMETER_BITS);
-        }
-        parameters[stream as usize] = Some(k);
+fn take_header(reader: &mut BitReader<'_>) -> Option<([u32; BLOCKS], [u32; BLOCKS])> {
+    let flags = take(reader, BLOCKS as u32);
+    let base = take(reader, PARAMETER_BITS);
+    let live = || (0..BLOCKS).filter(|block| flags >> block & 1 == 1);
+    let (mut quads, mut parameters) = ([0; BLOCKS], [0; BLOCKS]);
+    live().for_each(|block| parameters[block] = take(reader, STEP_BITS));
+    for block in live() {
+        let far = parameters[block] == FAR;
+        parameters[block] = if far { take(reader, PARAMETER_BITS) } else { base + parameters[block] };
     }
-    for (stream, range) in streams(plan).enumerate() {
-        let Some(k) = parameters[stream] else { continue };
-        let mut any = [0u32; TILE_NODES / GROUP / GROUP];
-        let count = range.len() / GROUP;
-        for (first, any) in (0..count).step_by(GROUP).zip(&mut any) {
-            *any = take(&mut reader, (count - first).min(GROUP) as u32);
-        }
-        for group in (0..count).filter(|group| any[group / GROUP] >> (group % GROUP) & 1 == 1) {
-            let order = &plan.order.as_chunks::<GROUP>().0[range.start / GROUP + group];
-            decode_group::<B>(&mut reader, k, order, places);
-        }
+    live().for_each(|block| quads[block] = take(reader, 4));
+    for block in live() {
+        let groups = quads[block];
+        quads[block] = unpack(take(reader, 8 * groups.count_ones()), groups);
     }
-    if flags & 1 == 1 {
-        let count = take(&mut reader, POSITION_BITS) + 1;
-        let start = escapes.len();
-        for _ in 0..count {
-            let node = take(&mut reader, POSITION_BITS) as u16;
-            if escapes.get(start..)?.last().is_some_and(|&(before, _)| before >= node) {
-                return None;
-            }
-            escapes.push((node, T::ZERO));
+    parameters.iter().all(|&parameter| parameter <= MAX_PARAMETER).then_some((quads, parameters))
+}
+
+/// A symbol whose quotient is capped: its place, the parameter, the low bits.
+type Capped = (u16, u32, u32);
+
+simd! {
+    /// Decodes what [`Coder::encode`] wrote into the places of a tile, all 0 before, and appends its escapes; `None` where the bytes are
+    /// not a tile's.
+    pub(super) fn decode<T: Value>(plan: &Plan, bytes: &[u8], places: &mut [i32; TILE_NODES], escapes: &mut Vec<(u16, T)>) -> Option<()> {
+        let mut low = BitReader::new(bytes, 0);
+        let any_escapes = take(&mut low, 1) == 1;
+        let (quads, parameters) = take_header(&mut low)?;
+        let bits = quads.iter().zip(&parameters).map(|(quads, k)| 4 * quads.count_ones() * k).sum::<u32>();
+        let start = low.bits() + bits as usize;
+        let mut high = BitReader::new(bytes, start / 8);
+        high.refill();
+        high.skip((start % 8) as u32);
+        let mut capped: Vec<Capped> = Vec::new();
+        for block in (0..BLOCKS).filter(|&block| quads[block] != 0) {
+            let order = &plan.order.as_chunks::<BLOCK>().0[block];
+            take_block(&mut low, &mut high, quads[block], parameters[block], order, places, &mut capped)?;
         }
-        for (node, value) in &mut escapes[start..] {
-            let mut bits = u64::from(take(&mut reader, 32));
-            if size_of::<T>() == 8 {
-                bits |= u64::from(take(&mut reader, 32)) << 32;
-            }
-            *value = T::from_bits_u64(bits);
-            places[usize::from(plan.place_of[usize::from(*node)])] = ESCAPED;
+        for (place, k, low) in capped {
+            places[usize::from(place)] = unfold((take(&mut high, 32) << k | low) & (FOLDED - 1));
         }
+        if any_escapes {
+            take_escapes(&mut high, plan, places, escapes)?;
+        }
+        // The last byte is filled with 0.
+        let used = start / 8 + high.used();
+        high.refill();
+        (used == bytes.len() && high.word() & 0x7F == 0).then_some(())
     }
-    // The last byte is filled with 0.
-    let used = reader.used();
-    reader.refill();
-    (used == bytes.len() && reader.word() & 0x7F == 0).then_some(())
 }
 
 #[inline(always)]
-fn decode_group<B: Bits>(reader: &mut BitReader<'_>, k: u32, order: &[u16; GROUP], places: &mut [i32; TILE_NODES]) {
-    let quads = take(reader, 8);
-    let live = live(quads);
-    let mut quotients = [0u32; GROUP];
-    let mut above = live;
-    let mut plane = 0;
-    while above != 0 && plane < MAX_PLANES {
-        above = B::deposit(take(reader, above.count_ones()), above);
-        for lane in 0..GROUP {
-            quotients[lane] += above >> lane & 1;
+fn take_block(
+    low: &mut BitReader<'_>,
+    high: &mut BitReader<'_>,
+    live: u32,
+    k: u32,
+    order: &[u16; BLOCK],
+    places: &mut [i32; TILE_NODES],
+    capped: &mut Vec<Capped>,
+) -> Option<()> {
+    let mut quotients: Quads = [[0; QUADS]; 4];
+    let mut rest = live;
+    while rest != 0 {
+        let quad = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        let found = take_quotients(high);
+        for i in 0..4 {
+            quotients[i][quad] = found[i];
         }
-        plane += 1;
     }
-    let mut low = [0u32; GROUP];
+    let mut greatest = 0;
+    for quotients in &quotients {
+        for &quotient in quotients {
+            greatest = greatest.max(quotient);
+        }
+    }
+    if greatest > CAP {
+        return None;
+    }
+    let mut lows: Quads = [[0; QUADS]; 4];
     if k > 0 {
-        let mask = (1u64 << k) - 1;
-        let mut rest = quads;
-        while rest != 0 {
-            let quad = (4 * rest.trailing_zeros()) as usize % GROUP;
-            rest &= rest - 1;
-            if k <= 14 {
-                reader.refill();
-                let word = reader.word();
-                for i in 0..4 {
-                    low[quad + i] = (word >> (i as u32 * k) & mask) as u32;
-                }
-                reader.skip(4 * k);
-            } else {
-                for i in 0..4 {
-                    low[quad + i] = take(reader, k);
-                }
-            }
+        take_low(low, live, k, &mut lows);
+    }
+    let mut symbols = [0; BLOCK];
+    for i in 0..4 {
+        for quad in 0..QUADS {
+            // Cut so that no damaged archive holds a symbol that there is none of.
+            symbols[4 * quad + i] = unfold((quotients[i][quad] << k | lows[i][quad]) & (FOLDED - 1));
         }
     }
-    let mut nonzero = 0;
-    for lane in 0..GROUP {
-        nonzero |= u32::from(quotients[lane] | low[lane] != 0) << lane;
+    for i in 0..BLOCK {
+        places[usize::from(order[i]) % TILE_NODES] = symbols[i];
     }
-    let negative = B::deposit(take(reader, nonzero.count_ones()), nonzero);
-    while above != 0 {
-        quotients[above.trailing_zeros() as usize] = take(reader, 32);
-        above &= above - 1;
+    if greatest == CAP {
+        for i in (0..BLOCK).filter(|i| quotients[i % 4][i / 4] == CAP) {
+            capped.push((order[i], k, lows[i % 4][i / 4]));
+        }
     }
-    let mut symbols = [0i32; GROUP];
-    for lane in 0..GROUP {
-        // Masked so that no damaged archive holds a magnitude that an i32 does not.
-        let magnitude = ((quotients[lane] << k | low[lane]) & 0x7FFF_FFFF) as i32;
-        let sign = -((negative >> lane & 1) as i32);
-        symbols[lane] = (magnitude ^ sign) - sign;
+    Some(())
+}
+
+/// Four quotients; one beyond [`CAP`] where they are none.
+#[inline(always)]
+fn take_quotients(reader: &mut BitReader<'_>) -> [u32; 4] {
+    reader.refill();
+    let first = reader.word();
+    let second = first & first.wrapping_sub(1);
+    let third = second & second.wrapping_sub(1);
+    let fourth = third & third.wrapping_sub(1);
+    let at = [first, second, third, fourth].map(u64::trailing_zeros);
+    if at[3] < AT_ONCE {
+        reader.skip(at[3] + 1);
+        return [at[0], at[1] - at[0] - 1, at[2] - at[1] - 1, at[3] - at[2] - 1];
     }
-    for lane in 0..GROUP {
-        places[usize::from(order[lane]) % TILE_NODES] = symbols[lane];
+    take_long_quotients(reader)
+}
+
+#[cold]
+fn take_long_quotients(reader: &mut BitReader<'_>) -> [u32; 4] {
+    let mut quotients = [0; 4];
+    for quotient in &mut quotients {
+        reader.refill();
+        *quotient = reader.word().trailing_zeros();
+        if *quotient > CAP {
+            break;
+        }
+        reader.skip(*quotient + 1);
     }
+    quotients
+}
+
+/// Reads the low bits of a block.
+#[inline(always)]
+fn take_low(reader: &mut BitReader<'_>, live: u32, k: u32, lows: &mut Quads) {
+    let mut rest = live;
+    if 4 * k > AT_ONCE {
+        while rest != 0 {
+            let quad = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            lows.iter_mut().for_each(|low| low[quad] = take(reader, k));
+        }
+        return;
+    }
+    let mut words = [0; QUADS];
+    while rest != 0 {
+        let quad = rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        reader.refill();
+        words[quad] = reader.word();
+        reader.skip(4 * k);
+    }
+    let mask = (1u64 << k) - 1;
+    for i in 0..4 {
+        for quad in 0..QUADS {
+            lows[i][quad] = (words[quad] >> (i as u32 * k) & mask) as u32;
+        }
+    }
+}
+
+#[cold]
+fn take_escapes<T: Value>(
+    reader: &mut BitReader<'_>,
+    plan: &Plan,
+    places: &mut [i32; TILE_NODES],
+    escapes: &mut Vec<(u16, T)>,
+) -> Option<()> {
+    let count = take(reader, POSITION_BITS) + 1;
+    let start = escapes.len();
+    for _ in 0..count {
+        let node = take(reader, POSITION_BITS) as u16;
+        if escapes.get(start..)?.last().is_some_and(|&(before, _)| before >= node) {
+            return None;
+        }
+        escapes.push((node, T::ZERO));
+    }
+    for (node, value) in &mut escapes[start..] {
+        let mut bits = u64::from(take(reader, 32));
+        if size_of::<T>() == 8 {
+            bits |= u64::from(take(reader, 32)) << 32;
+        }
+        *value = T::from_bits_u64(bits);
+        places[usize::from(plan.place_of[usize::from(*node)])] = ESCAPED;
+    }
+    Some(())
 }

@@ -152,37 +152,30 @@ pub(super) fn decode<T: Value>(chunk: &Chunk, sides: [usize; 3], dims: [usize; 3
 fn decode_tile<T: Value>(bytes: &[u8], streams: &[Vec<Option<[usize; 3]>>], sides: [usize; 3], mut set: impl FnMut([usize; 3], Coded<T>)) {
     let mut bits = Bits(bytes, 0);
     let escapes = bits.bit() == 1;
-    let live: Vec<bool> = streams.iter().map(|_| bits.bit() == 1).collect();
-    let parameters: Vec<usize> = live
-        .iter()
-        .map(|&live| {
-            let k = if live { number(&mut bits, 4) } else { 0 };
-            (if k == 15 { 15 + number(&mut bits, 4) } else { k }) as usize
-        })
-        .collect();
-    for ((stream, _), k) in streams.iter().zip(&live).zip(parameters).filter(|((_, live), _)| **live) {
-        let groups: Vec<bool> = stream.chunks(32).map(|_| bits.bit() == 1).collect();
-        for (group, _) in stream.chunks(32).zip(groups).filter(|(_, live)| *live) {
-            let quads: Vec<bool> = (0..8).map(|_| bits.bit() == 1).collect();
-            let lanes: Vec<usize> = (0..32).filter(|lane| quads[lane / 4]).collect();
-            let mut quotients = [0u64; 32];
-            let mut above = lanes.clone();
-            for _ in 0..24 {
-                above.retain(|_| bits.bit() == 1);
-                above.iter().for_each(|&lane| quotients[lane] += 1);
-            }
-            let mut low = [0u64; 32];
-            lanes.iter().for_each(|&lane| low[lane] = number(&mut bits, k));
-            let negative: Vec<usize> =
-                lanes.iter().copied().filter(|&lane| (quotients[lane] | low[lane]) != 0 && bits.bit() == 1).collect();
-            above.iter().for_each(|&lane| quotients[lane] = number(&mut bits, 32));
-            for lane in lanes {
-                let magnitude = ((quotients[lane] << k) + low[lane]) as i64;
-                let symbol = if negative.contains(&lane) { -magnitude } else { magnitude };
-                if let Some(node) = group[lane] {
-                    set(node, Coded::Symbol(symbol));
-                }
-            }
+    // The symbols in blocks of 128, groups of 32 and quads of 4, which are kept if they are live.
+    let places: Vec<Option<[usize; 3]>> = streams.concat();
+    let mut blocks: Vec<&[Option<[usize; 3]>]> = places.chunks(128).collect();
+    blocks.retain(|_| bits.bit() == 1);
+    let base = number(&mut bits, 5);
+    let steps: Vec<u64> = blocks.iter().map(|_| number(&mut bits, 2)).collect();
+    let parameters: Vec<u64> = steps.iter().map(|&step| if step == 3 { number(&mut bits, 5) } else { base + step }).collect();
+    assert!(parameters.iter().all(|&k| k < 32));
+    let mut live = |part: &[Option<[usize; 3]>], len: usize| -> Vec<Vec<Option<[usize; 3]>>> {
+        let flags: Vec<bool> = part.chunks(len).map(|_| bits.bit() == 1).collect();
+        part.chunks(len).zip(flags).filter(|(_, live)| *live).map(|(part, _)| part.to_vec()).collect()
+    };
+    let groups: Vec<Vec<_>> = blocks.iter().map(|block| live(block, 32)).collect();
+    let quads: Vec<Vec<_>> = groups.iter().map(|groups| groups.iter().flat_map(|group| live(group, 4)).collect()).collect();
+    let symbols: Vec<(Option<[usize; 3]>, usize)> =
+        quads.iter().zip(parameters).flat_map(|(quads, k)| quads.concat().into_iter().map(move |place| (place, k as usize))).collect();
+    let low: Vec<u64> = symbols.iter().map(|&(_, k)| number(&mut bits, k)).collect();
+    let mut high: Vec<u64> = symbols.iter().map(|_| (0..).take_while(|_| bits.bit() == 0).count() as u64).collect();
+    assert!(high.iter().all(|&high| high <= 24));
+    high.iter_mut().filter(|high| **high == 24).for_each(|high| *high = number(&mut bits, 32));
+    for (((place, k), low), high) in symbols.into_iter().zip(low).zip(high) {
+        let folded = ((high << k) + low) as i64;
+        if let Some(node) = place {
+            set(node, Coded::Symbol(if folded % 2 == 0 { folded / 2 } else { -(folded + 1) / 2 }));
         }
     }
     if escapes {

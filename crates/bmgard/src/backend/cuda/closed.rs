@@ -1,6 +1,5 @@
 //! Closed tiles on the device. The host chooses steps, and quantises the anchors.
 
-use bmgard_core::closed::geometry::{GROUP, POOL};
 use bmgard_core::closed::{Predictor, TILE_NODES, TileShape};
 use bytemuck::Pod;
 use cust::memory::{DeviceCopy, DevicePointer};
@@ -50,9 +49,6 @@ struct Layout {
     nodes: Buffer<u64>,
     /// The position of each node of a full tile.
     positions: Buffer<u16>,
-    /// Where streams end, in groups.
-    ends: Buffer<u32>,
-    streams: u32,
     /// Values of a full closed box.
     box_values: u32,
 }
@@ -92,18 +88,6 @@ fn nodes(plan: &Plan, positions: &[u16]) -> (Vec<u64>, Vec<u32>) {
     (nodes, ends)
 }
 
-/// Where a tile's streams end, in groups.
-fn stream_ends(plan: &Plan) -> Vec<u32> {
-    let alone = plan.classes.iter().filter(|class| class.level < plan.shape.pooled_from());
-    let mut end = POOL / GROUP;
-    let mut ends = vec![end as u32];
-    for class in alone {
-        end += (1 << plan.shape.class_log2(class.level)) / GROUP;
-        ends.push(end as u32);
-    }
-    ends
-}
-
 /// The steps of the levels, each with its inverse, the finest first.
 fn quantisers<T: Value>(scheme: &Scheme<T>) -> Vec<T> {
     scheme.quantisers.iter().flat_map(|quantiser| [quantiser.step, quantiser.inverse]).collect()
@@ -119,7 +103,6 @@ impl Layout {
         }
         let positions = positions(plan);
         let (nodes, ends) = nodes(plan, &positions);
-        let stream_ends = stream_ends(plan);
         let tiles = Tiles {
             dims: narrow(plan.dims.map(|n| n as u64)),
             tiles: narrow(plan.tiles.map(|n| n as u64)),
@@ -133,8 +116,6 @@ impl Layout {
             class_ends: ends,
             nodes: cuda.upload(&nodes)?,
             positions: cuda.upload(&positions)?,
-            streams: stream_ends.len() as u32,
-            ends: cuda.upload(&stream_ends)?,
             box_values: box_extent(plan.shape).iter().product::<usize>() as u32,
         };
         layout.set_predictors(cuda, plan, &plan.fixed_predictors())?;
@@ -317,12 +298,10 @@ impl Cuda {
         counts.clear(&self.stream)?;
         queue!(
             self,
-            format!("rice_encode_{}", T::SUFFIX),
+            format!("rice_encode_{}_i32", T::SUFFIX),
             (tiles.div_ceil(CODE_TILES), CODE_BLOCK, 0),
             (
                 layout.tiles,
-                layout.streams,
-                layout.ends.pointer(),
                 layout.positions.pointer(),
                 symbols.pointer(),
                 original.values.pointer(),
@@ -379,12 +358,10 @@ impl Cuda {
         bad.clear(&self.stream)?;
         queue!(
             self,
-            format!("rice_decode_{}", T::SUFFIX),
+            format!("rice_decode_{}_i32", T::SUFFIX),
             (tiles.div_ceil(CODE_TILES), CODE_BLOCK, 0),
             (
                 layout.tiles,
-                layout.streams,
-                layout.ends.pointer(),
                 layout.positions.pointer(),
                 source.payload,
                 source.payload + source.bytes,
