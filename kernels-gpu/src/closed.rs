@@ -8,13 +8,16 @@
 
 use bmgard_core::Real;
 use bmgard_core::closed::predict::{self, Neighbours};
-use bmgard_core::closed::{Kind, Predictor, Quantiser, Side, TILE_NODES};
+use bmgard_core::closed::{Anchors, Kind, Predictor, Quantiser, Side, TILE_NODES};
 use cuda_std::atomic::intrinsics::{
-    atomic_fetch_add_relaxed_u64_device, atomic_fetch_max_relaxed_u64_device, atomic_load_relaxed_64_device,
+    atomic_fetch_add_relaxed_u32_device, atomic_fetch_add_relaxed_u64_device, atomic_fetch_max_relaxed_u64_device,
+    atomic_load_acquire_32_device, atomic_load_relaxed_64_device,
 };
 use cuda_std::prelude::*;
 
+use crate::anchors;
 use crate::common::{masked, split};
+use crate::unroll::each10;
 
 /// Threads of a block.
 pub const BLOCK: u32 = 128;
@@ -33,7 +36,7 @@ pub struct Tiles {
     /// The binary logarithms of a tile's sides.
     log2: [u32; 3],
     /// The number of classes.
-    classes: u32,
+    pub(crate) classes: u32,
 }
 
 /// A class, and its nodes in the list of all.
@@ -43,7 +46,7 @@ pub struct Class {
     level: u32,
     axes: u32,
     /// The predictor's code.
-    predictor: u32,
+    pub(crate) predictor: u32,
     /// The end of its nodes, which start where those of the class before end.
     end: u32,
 }
@@ -75,7 +78,7 @@ impl At {
 pub(crate) struct Tile {
     all: Tiles,
     /// In the grid of tiles.
-    at: [u32; 3],
+    pub(crate) at: [u32; 3],
     /// The first node, and how many the tile owns.
     origin: [u32; 3],
     pub(crate) owned: [u32; 3],
@@ -94,6 +97,13 @@ impl Tile {
     #[inline(always)]
     pub(crate) fn count(all: &Tiles) -> u32 {
         all.tiles[0] * all.tiles[1] * all.tiles[2]
+    }
+
+    /// Where the first node of a tile is in the chunk.
+    #[inline(always)]
+    pub(crate) fn first_node(all: &Tiles, at: [u32; 3]) -> u32 {
+        let [z, y, x] = [0, 1, 2].map(|axis| at[axis] << all.log2[axis]);
+        (z * all.dims[1] + y) * all.dims[2] + x
     }
 
     /// Whether a node, counted from the tile's first one, is the tile's.
@@ -147,6 +157,7 @@ impl Tile {
 }
 
 /// The reconstructed values of a closed box.
+#[derive(Clone, Copy)]
 struct Values<T> {
     values: *mut T,
     last: [u32; 3],
@@ -190,6 +201,22 @@ impl<T: Real> Values<T> {
         Neighbours { values, side }
     }
 
+    /// The odd axes of a node.
+    ///
+    /// # Safety
+    /// The node is in the box, and of the class with the odd axes `AXES`.
+    #[inline(always)]
+    unsafe fn axes<const AXES: u32>(&self, at: &At, level: u32) -> [Option<Neighbours<T>>; 3] {
+        // SAFETY: the caller's.
+        unsafe {
+            [
+                if AXES & 1 == 1 { Some(self.neighbours::<0>(at, level)) } else { None },
+                if AXES & 2 == 2 { Some(self.neighbours::<1>(at, level)) } else { None },
+                if AXES & 4 == 4 { Some(self.neighbours::<2>(at, level)) } else { None },
+            ]
+        }
+    }
+
     /// The sum of the nodes one spacing away along both of two axes.
     ///
     /// # Safety
@@ -221,11 +248,7 @@ impl<T: Real> Values<T> {
                     _ => T::ZERO,
                 };
             }
-            let axes = [
-                if AXES & 1 == 1 { Some(self.neighbours::<0>(at, level)) } else { None },
-                if AXES & 2 == 2 { Some(self.neighbours::<1>(at, level)) } else { None },
-                if AXES & 4 == 4 { Some(self.neighbours::<2>(at, level)) } else { None },
-            ];
+            let axes = self.axes::<AXES>(at, level);
             let corner = |a: usize, b: usize| self.corners(at, level, a, b);
             if code == COONS { predict::predict(Predictor::Coons, &axes, corner) } else { predict::predict(Predictor::Mean, &axes, corner) }
         }
@@ -442,111 +465,339 @@ impl<T: Real + intrinsics::ReadOnlyValue> Work<T> for Quantise<T> {
     }
 }
 
-/// Forward, for a tile of the sample: symbols are counted only.
-struct Sampled<T> {
-    quantise: Quantise<T>,
+/// Predictors by their codes.
+const CODES: u32 = 10;
+/// Classes of a level that do not need each other, at most.
+const MOST_TOGETHER: u32 = 3;
+/// A tile of the sample: the last of its strip, and one of those that fine levels look at.
+const LAST: u32 = 1 << 31;
+const FINE: u32 = 1 << 30;
+/// Levels below this one are fine.
+const FINE_LEVELS: u32 = 2;
+/// Threads of a block that chooses predictors.
+pub const CHOOSE_BLOCK: u32 = 192;
+
+/// What predictors are chosen by: what all cost so far in the sample, and the counts of symbols.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Choice {
+    /// For each scheme and class the costs of 10 predictors.
+    costs: *mut u64,
+    /// For each scheme and class the predictor's code.
+    codes: *mut u32,
+    /// For each scheme the symbols that are 0, and all.
+    zeros: *mut u64,
+    /// For each step of a scheme how many blocks have made it.
+    arrived: *mut u32,
+    /// The number of schemes, of which the second is looked at if more than a share `threshold` of the first's symbols are 0.
+    schemes: u32,
+    /// Classes that do not need each other are worked on together: the number of such phases.
+    phases: u32,
+    threshold: f64,
+}
+
+/// A tile of the sample, in the hands of a block.
+struct Sampled<'a, T> {
+    tiles: &'a Tiles,
+    tile: Tile,
+    values: Values<T>,
+    classes: *const Class,
+    /// Where each phase's classes start.
+    starts: *const u32,
+    nodes: *const Node,
+    source: Quantise<T>,
+    entry: u32,
+    choice: Choice,
+    scheme: u32,
+    steps: *const T,
     /// Symbols of the tile's own nodes that are 0, and all.
     zeros: u32,
     all: u32,
 }
 
-impl<T: Real + intrinsics::ReadOnlyValue> Work<T> for Sampled<T> {
+impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
+    /// A class, and where its nodes start.
+    ///
+    /// # Safety
+    /// There is such a class.
     #[inline(always)]
-    unsafe fn reconstruct(&mut self, tile: &Tile, at: &At, quantiser: Quantiser<T>, prediction: T) -> T {
+    unsafe fn class(&self, index: u32) -> (Class, u32) {
         // SAFETY: the caller's.
-        let (symbol, reconstructed) = unsafe { self.quantise.quantise(tile, at, quantiser, prediction) };
-        if tile.owns(at.node) {
-            self.zeros += u32::from(symbol == 0 || symbol == ESCAPED);
-            self.all += 1;
-        }
-        reconstructed
+        unsafe { (*self.classes.add(index as usize), if index == 0 { 0 } else { (*self.classes.add(index as usize - 1)).end }) }
     }
 
+    /// The classes of a phase: the first one, and that after the last.
+    ///
+    /// # Safety
+    /// There is such a phase.
     #[inline(always)]
-    unsafe fn anchor(&mut self, tile: &Tile, node: [u32; 3]) -> T {
+    unsafe fn phase(&self, phase: u32) -> (u32, u32) {
         // SAFETY: the caller's.
-        unsafe { self.quantise.anchor(tile, node) }
+        unsafe { (*self.starts.add(phase as usize), *self.starts.add(phase as usize + 1)) }
     }
-}
 
-/// Predictors by their codes.
-const CODES: u32 = 10;
-/// A tile of the sample: the last of its strip, and one of those that fine levels look at.
-const LAST: u32 = 1 << 31;
-const FINE: u32 = 1 << 30;
-
-/// The predictor of a class that costs least; where several do, that of the greatest code.
-///
-/// # Safety
-/// `costs` points to the class's.
-#[inline(always)]
-unsafe fn cheapest(axes: u32, costs: *const u64) -> u32 {
-    let (mut best, mut least, mut code) = (0, u64::MAX, 0);
-    while code < CODES {
-        // SAFETY: the caller's.
-        let cost = unsafe { *costs.add(code as usize) };
-        if Predictor::from_code(code as u8, axes as usize).is_some() && cost <= least {
-            (best, least) = (code, cost);
-        }
-        code += 1;
+    /// The first of a block's threads to work on the nodes of class `k` of a phase: where classes are small, others work on others.
+    #[inline(always)]
+    fn thread(k: u32) -> u32 {
+        (thread::thread_idx_x() + k * (CHOOSE_BLOCK / MOST_TOGETHER)) % CHOOSE_BLOCK
     }
-    best
-}
 
-/// Adds what each predictor of a class costs on a tile.
-///
-/// # Safety
-/// All threads of the block call it; the pointers are as in the kernels below.
-#[inline(always)]
-unsafe fn add_costs<T: Real + intrinsics::ReadOnlyValue, const AXES: u32>(
-    tile: &Tile,
-    values: &Values<T>,
-    class: Class,
-    quantiser: Quantiser<T>,
-    nodes: *const Node,
-    start: u32,
-    source: &Quantise<T>,
-    last: bool,
-    costs: *mut u64,
-) {
-    let sums = shared_array![u32; CODES as usize];
-    let t = thread::thread_idx_x();
-    // Nodes between two tiles of a strip count once.
-    let end = if last { u32::MAX } else { 1 << tile.all.log2[2] };
-    // SAFETY: the caller's; all threads come to the barriers and reductions.
-    unsafe {
-        if t < CODES {
-            *sums.add(t as usize) = 0;
-        }
-        thread::sync_threads();
-        let mut code = 0;
-        while code < CODES {
-            if Predictor::from_code(code as u8, AXES as usize).is_some() {
-                let mut sum = 0;
-                let mut i = start + t;
-                while i < class.end {
-                    let at = At::new(intrinsics::load_readonly(nodes.add(i as usize)));
-                    if values.contains(at.node) && at.node[2] < end {
-                        let index = tile.index(at.node);
-                        if !masked(source.mask, index) {
-                            let value = intrinsics::load_readonly(source.values.add(index as usize));
-                            sum += quantiser.cost(value, values.predict::<AXES>(code, &at, class.level));
-                        }
-                    }
-                    i += BLOCK;
-                }
-                let sum = warp::full::reduce_add(sum);
-                if warp::lane_id() == 0 && sum > 0 {
-                    shared::atomic_add_u32(sums.add(code as usize), sum);
-                }
+    /// Puts the anchors at the corners of the box.
+    ///
+    /// # Safety
+    /// All threads of the block call it; a barrier must follow.
+    #[inline(always)]
+    unsafe fn put_anchors(&self, levels: u32) {
+        let t = thread::thread_idx_x();
+        let (tile, log2) = (&self.tile, &self.tiles.log2);
+        let there = |axis: usize| t >> axis & 1 == 0 || log2[axis] > 0;
+        let node = [0, 1, 2].map(|axis| (t >> axis & 1) << log2[axis]);
+        if t < 8 && there(0) && there(1) && there(2) && self.values.contains(node) {
+            // SAFETY: the tile that owns it exists.
+            unsafe {
+                let value = if self.source.anchors.is_null() {
+                    let quantiser = Anchors::new(*self.steps.add(2 * levels as usize));
+                    let Quantise { values, bound, forbidden, .. } = self.source;
+                    anchors::Source { values, quantiser, bound, forbidden }.anchor(tile.index(node)).value
+                } else {
+                    intrinsics::load_readonly(self.source.anchors.add(tile.owner(node) as usize))
+                };
+                *self.values.values.add(self.values.place(node)) = value;
             }
+        }
+    }
+
+    /// The predictor of each class of a phase that costs least; where several do, that of the greatest code. [`Sampled::cheapest`] reads
+    /// what this returns.
+    ///
+    /// # Safety
+    /// All lanes call it; the costs are complete.
+    #[inline(always)]
+    unsafe fn costs(&self, from: u32, end: u32) -> u64 {
+        let lane = warp::lane_id();
+        let (k, code) = (lane / CODES, lane % CODES);
+        if k >= end - from {
+            return u64::MAX;
+        }
+        // SAFETY: the class exists.
+        unsafe {
+            let (class, _) = self.class(from + k);
+            if Predictor::from_code(code as u8, class.axes as usize).is_none() {
+                return u64::MAX;
+            }
+            let row = self.scheme * self.tiles.classes + from;
+            let cost = atomic_load_relaxed_64_device(self.choice.costs.add((row * CODES + lane) as usize));
+            // Costs are far below 2^60.
+            cost << 4 | (15 - code) as u64
+        }
+    }
+
+    /// The code of class `k` of a phase.
+    ///
+    /// # Safety
+    /// All lanes call it with what [`Sampled::costs`] returned.
+    #[inline(always)]
+    unsafe fn cheapest(costs: u64, k: u32) -> u32 {
+        let (mut least, mut code) = (u64::MAX, 0);
+        while code < CODES {
+            // SAFETY: the caller's.
+            least = least.min(unsafe { warp::full::shuffle(costs, k * CODES + code) });
             code += 1;
         }
-        thread::sync_threads();
-        if t < CODES && *sums.add(t as usize) > 0 {
-            atomic_fetch_add_relaxed_u64_device(costs.add(t as usize), *sums.add(t as usize) as u64);
+        15 - (least as u32 & 15)
+    }
+
+    /// Quantises the nodes of a class, and counts symbols.
+    ///
+    /// # Safety
+    /// The classes that it needs are in the box.
+    #[inline(always)]
+    unsafe fn quantise<const AXES: u32>(&mut self, class: Class, start: u32, k: u32) {
+        // SAFETY: the caller's.
+        unsafe {
+            let quantiser = quantiser(self.steps, class.level);
+            let mut i = start + Self::thread(k);
+            while i < class.end {
+                let at = At::new(intrinsics::load_readonly(self.nodes.add(i as usize)));
+                if self.values.contains(at.node) {
+                    let prediction = self.values.predict::<AXES>(class.predictor, &at, class.level);
+                    let (symbol, reconstructed) = self.source.quantise(&self.tile, &at, quantiser, prediction);
+                    *self.values.values.add(at.place) = reconstructed;
+                    if self.tile.owns(at.node) {
+                        self.zeros += u32::from(symbol == 0 || symbol == ESCAPED);
+                        self.all += 1;
+                    }
+                }
+                i += CHOOSE_BLOCK;
+            }
         }
     }
+
+    /// Adds what each predictor of a class costs to `sums`.
+    ///
+    /// # Safety
+    /// All threads of the block call it; the classes that it needs are in the box.
+    #[inline(always)]
+    unsafe fn add_costs<const AXES: u32>(&self, class: Class, start: u32, k: u32, sums: *mut u32) {
+        // Nodes between two tiles of a strip count once.
+        let end = if self.entry & LAST != 0 { u32::MAX } else { 1 << self.tiles.log2[2] };
+        let mut costs = [0u32; CODES as usize];
+        let first = start + Self::thread(k);
+        // SAFETY: the caller's.
+        unsafe {
+            let quantiser = quantiser(self.steps, class.level);
+            let mut i = first;
+            while i < class.end {
+                let at = At::new(intrinsics::load_readonly(self.nodes.add(i as usize)));
+                let index = self.tile.index(at.node);
+                if self.values.contains(at.node) && at.node[2] < end && !masked(self.source.mask, index) {
+                    let value = intrinsics::load_readonly(self.source.values.add(index as usize));
+                    let axes = self.values.axes::<AXES>(&at, class.level);
+                    let corner = |a: usize, b: usize| self.values.corners(&at, class.level, a, b);
+                    each10!(|code| {
+                        if let Some(predictor) = Predictor::from_code(code as u8, AXES as usize) {
+                            costs[code] += quantiser.cost(value, predict::predict(predictor, &axes, corner));
+                        }
+                    });
+                }
+                i += CHOOSE_BLOCK;
+            }
+            // All or none of a warp.
+            if warp::full::any(first < class.end) {
+                each10!(|code| {
+                    if Predictor::from_code(code as u8, AXES as usize).is_some() {
+                        let sum = warp::full::reduce_add(costs[code]);
+                        if warp::lane_id() == 0 && sum > 0 {
+                            shared::atomic_add_u32(sums.add((k * CODES) as usize + code), sum);
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// Chooses the predictors of a phase, and quantises its nodes.
+    ///
+    /// # Safety
+    /// All threads of the block call it; the costs of the phase are complete.
+    #[inline(always)]
+    unsafe fn settle(&mut self, phase: u32) {
+        // SAFETY: the caller's; all threads come to the barrier.
+        unsafe {
+            let (from, end) = self.phase(phase);
+            let costs = self.costs(from, end);
+            let mut k = 0;
+            while from + k < end {
+                let (class, start) = self.class(from + k);
+                let class = Class { predictor: Self::cheapest(costs, k), ..class };
+                if thread::block_idx_x() == 0 && thread::thread_idx_x() == 0 {
+                    *self.choice.codes.add((self.scheme * self.tiles.classes + from + k) as usize) = class.predictor;
+                }
+                match class.axes {
+                    1 => self.quantise::<1>(class, start, k),
+                    2 => self.quantise::<2>(class, start, k),
+                    3 => self.quantise::<3>(class, start, k),
+                    4 => self.quantise::<4>(class, start, k),
+                    5 => self.quantise::<5>(class, start, k),
+                    6 => self.quantise::<6>(class, start, k),
+                    _ => self.quantise::<7>(class, start, k),
+                }
+                k += 1;
+            }
+            thread::sync_threads();
+        }
+    }
+
+    /// Adds up what the predictors of a phase cost. `sums` are shared, and 0.
+    ///
+    /// # Safety
+    /// All threads of the block call it; the phases before are in the box.
+    #[inline(always)]
+    unsafe fn cost(&self, phase: u32, sums: *mut u32) {
+        // SAFETY: the caller's; all threads come to the barriers.
+        unsafe {
+            let (from, end) = self.phase(phase);
+            let mut k = 0;
+            while from + k < end {
+                let (class, start) = self.class(from + k);
+                match class.axes {
+                    1 => self.add_costs::<1>(class, start, k, sums),
+                    2 => self.add_costs::<2>(class, start, k, sums),
+                    3 => self.add_costs::<3>(class, start, k, sums),
+                    4 => self.add_costs::<4>(class, start, k, sums),
+                    5 => self.add_costs::<5>(class, start, k, sums),
+                    6 => self.add_costs::<6>(class, start, k, sums),
+                    _ => self.add_costs::<7>(class, start, k, sums),
+                }
+                k += 1;
+            }
+            thread::sync_threads();
+            let t = thread::thread_idx_x();
+            if t < MOST_TOGETHER * CODES {
+                let sum = *sums.add(t as usize);
+                if sum > 0 {
+                    let row = self.scheme * self.tiles.classes + from;
+                    atomic_fetch_add_relaxed_u64_device(self.choice.costs.add((row * CODES + t) as usize), sum as u64);
+                }
+                *sums.add(t as usize) = 0;
+            }
+        }
+    }
+
+    /// Adds the counts of symbols to those of the scheme.
+    ///
+    /// # Safety
+    /// All lanes call it.
+    #[inline(always)]
+    unsafe fn count(&mut self) {
+        // SAFETY: the caller's.
+        unsafe {
+            let (some, all) = (warp::full::reduce_add(self.zeros), warp::full::reduce_add(self.all));
+            if warp::lane_id() == 0 && all > 0 && self.entry & FINE != 0 {
+                let zeros = self.choice.zeros.add(2 * self.scheme as usize);
+                atomic_fetch_add_relaxed_u64_device(zeros, some as u64);
+                atomic_fetch_add_relaxed_u64_device(zeros.add(1), all as u64);
+            }
+        }
+        (self.zeros, self.all) = (0, 0);
+    }
+}
+
+/// Fetches a tile's values into the cache, as far as its part in the sample needs them: nothing waits for them.
+///
+/// # Safety
+/// `values` points to the chunk's values.
+#[inline(always)]
+unsafe fn prefetch<T: Real>(tile: &Tile, values: *const T, fine: bool) {
+    let ahead = 32 / size_of::<T>() as u32;
+    let last = tile.last();
+    let row = last[2] / ahead + 1;
+    let all = (last[0] + 1) * (last[1] + 1) * row;
+    let mut i = thread::thread_idx_x();
+    while i < all {
+        let [z, y, x] = split(i, [last[0] + 1, last[1] + 1, row]);
+        if fine || (z | y) & ((1 << FINE_LEVELS) - 1) == 0 {
+            // SAFETY: the node exists.
+            let _ = unsafe { core::ptr::read_volatile(values.add(tile.index([z, y, x * ahead]) as usize)) };
+        }
+        i += CHOOSE_BLOCK;
+    }
+}
+
+/// Waits until so many blocks have come to a place of all.
+///
+/// # Safety
+/// All threads of the block call it; the blocks that are waited for run, or have run.
+#[inline(always)]
+unsafe fn wait(arrived: *const u32, blocks: u32) {
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: the caller's.
+        while unsafe { atomic_load_acquire_32_device(arrived) } < blocks {
+            thread::nanosleep(20);
+        }
+        thread::device_fence();
+    }
+    thread::sync_threads();
 }
 
 /// # Safety
@@ -555,75 +806,107 @@ unsafe fn add_costs<T: Real + intrinsics::ReadOnlyValue, const AXES: u32>(
 unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
     tiles: Tiles,
     classes: *const Class,
+    starts: *const u32,
     nodes: *const Node,
-    steps: *const T,
+    levels: u32,
+    schemes: *const T,
     values: *const T,
     mask: *const u32,
     anchors: *const T,
     bound: f64,
     forbidden: T,
     sample: *const u32,
-    index: u32,
+    fine: u32,
+    coarse: u32,
+    choice: Choice,
+    first: u32,
+    end: u32,
     boxes: *mut T,
     box_values: u32,
-    costs: *mut u64,
-    codes: *mut u32,
-    zeros: *mut u64,
 ) {
+    let sums = shared_array![u32; (MOST_TOGETHER * CODES) as usize];
     let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
     // SAFETY: the caller's; all threads decide alike and come to the barriers.
     unsafe {
         let entry = *sample.add(block as usize);
         let tile = Tile::new(tiles, entry & (FINE - 1));
         let own = Values::<T>::new(&tile);
-        let kept = boxes.add(block as usize * box_values as usize);
-        let quantise = Quantise { values, mask, anchors, bound, forbidden, symbols: core::ptr::null_mut(), worst: 0.0 };
-        let mut work = Sampled { quantise, zeros: 0, all: 0 };
-        let end = |class: u32| if class == 0 { 0 } else { (*classes.add(class as usize - 1)).end };
-        if index == 0 {
-            put_anchors(&tile, &own, &mut work);
-        } else {
+        if t < MOST_TOGETHER * CODES {
+            *sums.add(t as usize) = 0;
+        }
+        if first == 0 {
+            prefetch(&tile, values, entry & FINE != 0);
+        }
+        let kept = boxes.wrapping_add(block as usize * box_values as usize);
+        if end - first == 1 && first > 0 {
             let mut i = t;
             while i < box_values {
                 *own.values.add(i as usize) = *kept.add(i as usize);
-                i += BLOCK;
-            }
-            thread::sync_threads();
-            let before = *classes.add(index as usize - 1);
-            let code = cheapest(before.axes, costs.add((index - 1) as usize * CODES as usize));
-            if block == 0 && t == 0 {
-                *codes.add(index as usize - 1) = code;
-            }
-            work_on(&tile, &own, Class { predictor: code, ..before }, quantiser(steps, before.level), nodes, end(index - 1), &mut work);
-            if entry & FINE != 0 {
-                let (some, all) = (warp::full::reduce_add(work.zeros), warp::full::reduce_add(work.all));
-                if warp::lane_id() == 0 && all > 0 {
-                    atomic_fetch_add_relaxed_u64_device(zeros, some as u64);
-                    atomic_fetch_add_relaxed_u64_device(zeros.add(1), all as u64);
-                }
+                i += CHOOSE_BLOCK;
             }
         }
         thread::sync_threads();
-        if index == tiles.classes {
-            return;
+        let source = Quantise { values, mask, anchors, bound, forbidden, symbols: core::ptr::null_mut(), worst: 0.0 };
+        let mut work = Sampled {
+            tiles: &tiles,
+            tile,
+            values: own,
+            classes,
+            starts,
+            nodes,
+            source,
+            entry,
+            choice,
+            scheme: 0,
+            steps: schemes,
+            zeros: 0,
+            all: 0,
+        };
+        // A step chooses for the phase before, and adds up the costs of its own; the last one has none.
+        let steps = choice.phases + 1;
+        let is_fine = |phase: u32| phase == choice.phases || (*classes.add(*starts.add(phase as usize) as usize)).level < FINE_LEVELS;
+        let mut step = first;
+        while step < end {
+            work.scheme = u32::from(step >= steps);
+            work.steps = schemes.add((work.scheme * 2 * (levels + 1)) as usize);
+            let phase = step - work.scheme * steps;
+            let takes_part = entry & FINE != 0 || !is_fine(phase);
+            if step > first && (takes_part || phase == 0) {
+                let blocks = if phase == 0 || is_fine(phase - 1) { fine } else { coarse };
+                wait(choice.arrived.add(step as usize - 1), blocks);
+            }
+            if work.scheme == 1
+                && anchors::scheme([0, 1].map(|i| atomic_load_relaxed_64_device(choice.zeros.add(i))), 2, choice.threshold) == 0
+            {
+                return;
+            }
+            if takes_part {
+                if phase == 0 {
+                    work.put_anchors(levels);
+                    thread::sync_threads();
+                } else {
+                    work.settle(phase - 1);
+                }
+                if phase < choice.phases {
+                    work.cost(phase, sums);
+                } else {
+                    work.count();
+                }
+                thread::sync_threads();
+                if t == 0 && step + 1 < end {
+                    thread::device_fence();
+                    atomic_fetch_add_relaxed_u32_device(choice.arrived.add(step as usize), 1);
+                }
+            }
+            step += 1;
         }
-        let mut i = t;
-        while i < box_values {
-            *kept.add(i as usize) = *own.values.add(i as usize);
-            i += BLOCK;
-        }
-        let class = *classes.add(index as usize);
-        let (quantiser, start, last) = (quantiser(steps, class.level), end(index), entry & LAST != 0);
-        let costs = costs.add((index * CODES) as usize);
-        let source = &work.quantise;
-        match class.axes {
-            1 => add_costs::<T, 1>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
-            2 => add_costs::<T, 2>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
-            3 => add_costs::<T, 3>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
-            4 => add_costs::<T, 4>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
-            5 => add_costs::<T, 5>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
-            6 => add_costs::<T, 6>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
-            _ => add_costs::<T, 7>(&tile, &own, class, quantiser, nodes, start, source, last, costs),
+        if end - first == 1 {
+            work.count();
+            let mut i = t;
+            while i < box_values {
+                *kept.add(i as usize) = *own.values.add(i as usize);
+                i += CHOOSE_BLOCK;
+            }
         }
     }
 }
@@ -777,7 +1060,7 @@ unsafe fn copy_raw<T: Real>(tiles: Tiles, values: *const T, lengths: *const u16,
 }
 
 macro_rules! kernels {
-    ($real:ident, $quantise:ident, $reconstruct:ident, $copy_raw:ident, $choose:ident, $sample:ident) => {
+    ($real:ident, $quantise:ident, $reconstruct:ident, $copy_raw:ident, $choose:ident, $blocks:tt, $sample:ident) => {
         /// Predicts and quantises a chunk. `decoded` is null or gets the reconstructed values.
         ///
         /// Grid: a block for each tile; block: 128 threads. Shared memory: the values of a full closed box, dynamic.
@@ -832,41 +1115,47 @@ macro_rules! kernels {
             unsafe { reconstruct(tiles, classes, nodes, steps, symbols, mask, anchors, values) }
         }
 
-        /// A step of choosing predictors by what their residuals cost in a sample of tiles: chooses that of class `index` - 1 and
-        /// quantises this class, if there is one; then adds up what the predictors of class `index` cost, if there is one.
+        /// Chooses predictors by what their residuals cost in a sample of tiles: steps `first` to `end` of those of all schemes, one more
+        /// than phases for each. A step chooses for the phase before it and quantises that, then adds up what its own predictors cost.
         ///
-        /// Grid: a block for each tile of the sample that the level of class `index` looks at; block: 128 threads. Shared memory: the
-        /// values of a full closed box, dynamic.
+        /// Grid: a block for each tile of the sample; block: 192 threads. Shared memory: the values of a full closed box, dynamic, and
+        /// 120 bytes, static. Blocks wait for each other between steps, so where there are several it must be launched as a cooperative
+        /// kernel; else one step after the other, and between those the boxes are kept in memory.
         ///
         /// # Safety
         ///
-        /// As above; `sample` points to the numbers of the sample's tiles with their flags, `boxes` to `box_values` values for each,
-        /// `costs` to 10 numbers for each class, 0 at first, `codes` to a place for each class, `zeros` to two numbers, to which the
-        /// symbols that are 0 and all are added. Steps before this one were made in order.
-        #[kernel(max_threads = BLOCK, min_blocks = 2)]
+        /// As above; `starts` points to the first class of each phase, and the number of classes; `schemes` to each scheme's steps and
+        /// inverses of `levels` levels, then two numbers of which the first is the anchors' step. `anchors` is null where no value is
+        /// special: then they are computed of the values. `sample` points to the numbers of the sample's tiles with their flags, the
+        /// `fine` ones first, `coarse` in all; `boxes` to `box_values` values for each if there is one step only. What `choice` points to
+        /// was 0 before the first step, and has room for all schemes.
+        #[kernel(max_threads = CHOOSE_BLOCK, min_blocks = $blocks)]
         pub unsafe fn $choose(
             tiles: Tiles,
             classes: *const Class,
+            starts: *const u32,
             nodes: *const Node,
-            steps: *const $real,
+            levels: u32,
+            schemes: *const $real,
             values: *const $real,
             mask: *const u32,
             anchors: *const $real,
             bound: f64,
             forbidden: $real,
             sample: *const u32,
-            index: u32,
+            fine: u32,
+            coarse: u32,
+            choice: Choice,
+            first: u32,
+            end: u32,
             boxes: *mut $real,
             box_values: u32,
-            costs: *mut u64,
-            codes: *mut u32,
-            zeros: *mut u64,
         ) {
             // SAFETY: the caller's.
             unsafe {
                 choose(
-                    tiles, classes, nodes, steps, values, mask, anchors, bound, forbidden, sample, index, boxes, box_values, costs, codes,
-                    zeros,
+                    tiles, classes, starts, nodes, levels, schemes, values, mask, anchors, bound, forbidden, sample, fine, coarse, choice,
+                    first, end, boxes, box_values,
                 );
             }
         }
@@ -899,5 +1188,5 @@ macro_rules! kernels {
     };
 }
 
-kernels!(f32, closed_quantise_f32, closed_reconstruct_f32, closed_copy_raw_f32, closed_choose_f32, closed_sample_f32);
-kernels!(f64, closed_quantise_f64, closed_reconstruct_f64, closed_copy_raw_f64, closed_choose_f64, closed_sample_f64);
+kernels!(f32, closed_quantise_f32, closed_reconstruct_f32, closed_copy_raw_f32, closed_choose_f32, 3, closed_sample_f32);
+kernels!(f64, closed_quantise_f64, closed_reconstruct_f64, closed_copy_raw_f64, closed_choose_f64, 2, closed_sample_f64);

@@ -6,6 +6,7 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod anchors;
 pub mod archive;
 pub mod closed;
 pub mod coding;

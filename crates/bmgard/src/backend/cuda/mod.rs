@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_arguments, reason = "stages take what their kernels take")]
 
 mod archive;
+mod choices;
 mod closed;
 mod event;
 mod levels;
@@ -64,6 +65,10 @@ pub(crate) struct Cuda {
     pool: Arc<Pool>,
     /// Tables of dimensions that were solved along, by length and bytes of a value.
     tables: RefCell<Vec<Tables>>,
+    /// How fields were cut into closed tiles, the last one used last.
+    layouts: RefCell<Vec<Arc<closed::Layout>>>,
+    /// Whether blocks that wait for each other are launched together, where the device can run them so.
+    together: bool,
     staging: Staging,
     mail: Mail,
     stream: Stream,
@@ -191,6 +196,8 @@ impl Cuda {
         let mut cuda = Self {
             pool: Arc::default(),
             tables: RefCell::default(),
+            layouts: RefCell::default(),
+            together: true,
             staging: Staging::default(),
             mail: Mail::new()?,
             stream: stream()?,
