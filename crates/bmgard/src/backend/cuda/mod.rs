@@ -68,7 +68,7 @@ pub(crate) struct Cuda {
     /// How fields were cut into closed tiles, the last one used last.
     layouts: RefCell<Vec<Arc<closed::Layout>>>,
     /// Whether blocks that wait for each other are launched together, where the device can run them so.
-    together: bool,
+    pub(crate) together: bool,
     staging: Staging,
     mail: Mail,
     stream: Stream,
