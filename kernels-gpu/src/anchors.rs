@@ -178,7 +178,8 @@ unsafe fn anchors<T: Real + ReadOnlyValue>(
                     far |= found.is_none();
                     steps = found.unwrap_or(0);
                 }
-                difference = if set.count_ones() % 2 == 0 { difference.wrapping_add(steps) } else { difference.wrapping_sub(steps) };
+                difference =
+                    if set.count_ones().is_multiple_of(2) { difference.wrapping_add(steps) } else { difference.wrapping_sub(steps) };
             }
         });
         let own = source.quantise(values[0]);

@@ -11,13 +11,13 @@ use bmgard_core::closed::predict::{self, Neighbours};
 use bmgard_core::closed::{Anchors, Kind, Predictor, Quantiser, Side, TILE_NODES};
 use cuda_std::atomic::intrinsics::{
     atomic_fetch_add_relaxed_u32_device, atomic_fetch_add_relaxed_u64_device, atomic_fetch_max_relaxed_u64_device,
-    atomic_load_acquire_32_device, atomic_load_relaxed_64_device,
+    atomic_load_acquire_32_device, atomic_load_relaxed_64_device, atomic_store_release_32_device,
 };
 use cuda_std::prelude::*;
 
 use crate::anchors;
 use crate::common::{masked, split};
-use crate::unroll::each10;
+use crate::unroll::{each3, each10};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 128;
@@ -474,8 +474,10 @@ const LAST: u32 = 1 << 31;
 const FINE: u32 = 1 << 30;
 /// Levels below this one are fine.
 const FINE_LEVELS: u32 = 2;
-/// Threads of a block that chooses predictors.
-pub const CHOOSE_BLOCK: u32 = 192;
+/// Words from one counter to the next: blocks that look at one must not hinder those that count at another.
+const APART: u32 = 16;
+/// What was published, beside what it says.
+const PUBLISHED: u32 = 1 << 31;
 
 /// What predictors are chosen by: what all cost so far in the sample, and the counts of symbols.
 #[derive(Clone, Copy)]
@@ -487,7 +489,8 @@ pub struct Choice {
     codes: *mut u32,
     /// For each scheme the symbols that are 0, and all.
     zeros: *mut u64,
-    /// For each step of a scheme how many blocks have made it.
+    /// For each step, [`APART`] words from one to the next, how many blocks have made it; and after those of all steps, the same way,
+    /// what [`Sampled::publish`] says of it.
     arrived: *mut u32,
     /// The number of schemes, of which the second is looked at if more than a share `threshold` of the first's symbols are 0.
     schemes: u32,
@@ -497,7 +500,7 @@ pub struct Choice {
 }
 
 /// A tile of the sample, in the hands of a block.
-struct Sampled<'a, T> {
+struct Sampled<'a, T, const THREADS: u32> {
     tiles: &'a Tiles,
     tile: Tile,
     values: Values<T>,
@@ -515,7 +518,7 @@ struct Sampled<'a, T> {
     all: u32,
 }
 
-impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
+impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THREADS> {
     /// A class, and where its nodes start.
     ///
     /// # Safety
@@ -536,10 +539,18 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
         unsafe { (*self.starts.add(phase as usize), *self.starts.add(phase as usize + 1)) }
     }
 
-    /// The first of a block's threads to work on the nodes of class `k` of a phase: where classes are small, others work on others.
+    /// The class of a phase of `count` that the calling warp works on, the first of its nodes for the calling thread, and how many threads
+    /// share them; `None` for warps that are left over.
     #[inline(always)]
-    fn thread(k: u32) -> u32 {
-        (thread::thread_idx_x() + k * (CHOOSE_BLOCK / MOST_TOGETHER)) % CHOOSE_BLOCK
+    fn share(count: u32) -> Option<(u32, u32, u32)> {
+        let (warp, warps) = (thread::thread_idx_x() / 32, THREADS / 32);
+        let each = match count {
+            1 => warps,
+            2 => warps / 2,
+            _ => warps / 3,
+        };
+        let class = u32::from(warp >= each) + u32::from(warp >= 2 * each);
+        (warp < count * each).then_some((class, thread::thread_idx_x() - 32 * each * class, 32 * each))
     }
 
     /// Puts the anchors at the corners of the box.
@@ -567,44 +578,68 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
         }
     }
 
-    /// The predictor of each class of a phase that costs least; where several do, that of the greatest code. [`Sampled::cheapest`] reads
-    /// what this returns.
+    /// The predictors of a phase that cost least, a byte each; where several do, those of the greatest codes.
     ///
     /// # Safety
-    /// All lanes call it; the costs are complete.
+    /// All lanes of a warp call it; the costs are complete.
     #[inline(always)]
-    unsafe fn costs(&self, from: u32, end: u32) -> u64 {
+    unsafe fn cheapest(&self, phase: u32) -> u32 {
         let lane = warp::lane_id();
         let (k, code) = (lane / CODES, lane % CODES);
-        if k >= end - from {
-            return u64::MAX;
-        }
-        // SAFETY: the class exists.
+        // SAFETY: the caller's.
         unsafe {
-            let (class, _) = self.class(from + k);
-            if Predictor::from_code(code as u8, class.axes as usize).is_none() {
-                return u64::MAX;
+            let (from, end) = self.phase(phase);
+            let mut own = u64::MAX;
+            if k < end - from {
+                let (class, _) = self.class(from + k);
+                if Predictor::from_code(code as u8, class.axes as usize).is_some() {
+                    let row = self.scheme * self.tiles.classes + from;
+                    // Costs are far below 2^60.
+                    own = atomic_load_relaxed_64_device(self.choice.costs.add((row * CODES + lane) as usize)) << 4 | (15 - code) as u64;
+                }
             }
-            let row = self.scheme * self.tiles.classes + from;
-            let cost = atomic_load_relaxed_64_device(self.choice.costs.add((row * CODES + lane) as usize));
-            // Costs are far below 2^60.
-            cost << 4 | (15 - code) as u64
+            let mut codes = 0;
+            each3!(|k| {
+                let mut least = u64::MAX;
+                each10!(|code| { least = least.min(warp::full::shuffle(own, k as u32 * CODES + code as u32)) });
+                codes |= (15 - (least as u32 & 15)) << (8 * k);
+            });
+            codes
         }
     }
 
-    /// The code of class `k` of a phase.
+    /// Says that this block has made a step. The last one tells the others, and what comes of it: the predictors of the step's phase, or
+    /// whether the second scheme is to be looked at.
     ///
     /// # Safety
-    /// All lanes call it with what [`Sampled::costs`] returned.
+    /// All threads of the block call it, after a barrier; `blocks` of them make the step, `steps` are made in all.
     #[inline(always)]
-    unsafe fn cheapest(costs: u64, k: u32) -> u32 {
-        let (mut least, mut code) = (u64::MAX, 0);
-        while code < CODES {
-            // SAFETY: the caller's.
-            least = least.min(unsafe { warp::full::shuffle(costs, k * CODES + code) });
-            code += 1;
+    unsafe fn publish(&self, step: u32, steps: u32, phase: u32, blocks: u32) {
+        if thread::thread_idx_x() >= 32 {
+            return;
         }
-        15 - (least as u32 & 15)
+        // SAFETY: the caller's; all lanes of the warp are here.
+        unsafe {
+            let mut before = 0;
+            if warp::lane_id() == 0 {
+                thread::device_fence();
+                before = atomic_fetch_add_relaxed_u32_device(self.choice.arrived.add((step * APART) as usize), 1);
+            }
+            if warp::full::shuffle(before, 0) + 1 < blocks {
+                return;
+            }
+            thread::device_fence();
+            let found = if phase < self.choice.phases {
+                self.cheapest(phase)
+            } else {
+                let zeros = [0, 1].map(|i| atomic_load_relaxed_64_device(self.choice.zeros.add(i)));
+                anchors::scheme(zeros, self.choice.schemes, self.choice.threshold)
+            };
+            if warp::lane_id() == 0 {
+                let to = self.choice.arrived.add(((steps + step) * APART) as usize);
+                atomic_store_release_32_device(to, PUBLISHED | found);
+            }
+        }
     }
 
     /// Quantises the nodes of a class, and counts symbols.
@@ -612,11 +647,11 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
     /// # Safety
     /// The classes that it needs are in the box.
     #[inline(always)]
-    unsafe fn quantise<const AXES: u32>(&mut self, class: Class, start: u32, k: u32) {
+    unsafe fn quantise<const AXES: u32>(&mut self, class: Class, first: u32, stride: u32) {
         // SAFETY: the caller's.
         unsafe {
             let quantiser = quantiser(self.steps, class.level);
-            let mut i = start + Self::thread(k);
+            let mut i = first;
             while i < class.end {
                 let at = At::new(intrinsics::load_readonly(self.nodes.add(i as usize)));
                 if self.values.contains(at.node) {
@@ -628,7 +663,7 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
                         self.all += 1;
                     }
                 }
-                i += CHOOSE_BLOCK;
+                i += stride;
             }
         }
     }
@@ -636,19 +671,27 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
     /// Adds what each predictor of a class costs to `sums`.
     ///
     /// # Safety
-    /// All threads of the block call it; the classes that it needs are in the box.
+    /// All lanes of a warp call it; the classes that it needs are in the box.
     #[inline(always)]
-    unsafe fn add_costs<const AXES: u32>(&self, class: Class, start: u32, k: u32, sums: *mut u32) {
+    unsafe fn add_costs<const AXES: u32>(&self, class: Class, first: u32, stride: u32, sums: *mut u32) {
         // Nodes between two tiles of a strip count once.
         let end = if self.entry & LAST != 0 { u32::MAX } else { 1 << self.tiles.log2[2] };
         let mut costs = [0u32; CODES as usize];
-        let first = start + Self::thread(k);
         // SAFETY: the caller's.
         unsafe {
+            if !warp::full::any(first < class.end) {
+                return;
+            }
             let quantiser = quantiser(self.steps, class.level);
             let mut i = first;
+            // The next node is on its way meanwhile.
+            let mut next = if i < class.end { intrinsics::load_readonly(self.nodes.add(i as usize)) } else { 0 };
             while i < class.end {
-                let at = At::new(intrinsics::load_readonly(self.nodes.add(i as usize)));
+                let at = At::new(next);
+                i += stride;
+                if i < class.end {
+                    next = intrinsics::load_readonly(self.nodes.add(i as usize));
+                }
                 let index = self.tile.index(at.node);
                 if self.values.contains(at.node) && at.node[2] < end && !masked(self.source.mask, index) {
                     let value = intrinsics::load_readonly(self.source.values.add(index as usize));
@@ -660,49 +703,43 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
                         }
                     });
                 }
-                i += CHOOSE_BLOCK;
             }
-            // All or none of a warp.
-            if warp::full::any(first < class.end) {
-                each10!(|code| {
-                    if Predictor::from_code(code as u8, AXES as usize).is_some() {
-                        let sum = warp::full::reduce_add(costs[code]);
-                        if warp::lane_id() == 0 && sum > 0 {
-                            shared::atomic_add_u32(sums.add((k * CODES) as usize + code), sum);
-                        }
+            each10!(|code| {
+                if Predictor::from_code(code as u8, AXES as usize).is_some() {
+                    let sum = warp::full::reduce_add(costs[code]);
+                    if warp::lane_id() == 0 && sum > 0 {
+                        shared::atomic_add_u32(sums.add(code), sum);
                     }
-                });
-            }
+                }
+            });
         }
     }
 
-    /// Chooses the predictors of a phase, and quantises its nodes.
+    /// Quantises the nodes of a phase, whose predictors are `codes`.
     ///
     /// # Safety
-    /// All threads of the block call it; the costs of the phase are complete.
+    /// All threads of the block call it.
     #[inline(always)]
-    unsafe fn settle(&mut self, phase: u32) {
+    unsafe fn settle(&mut self, phase: u32, codes: u32) {
         // SAFETY: the caller's; all threads come to the barrier.
         unsafe {
             let (from, end) = self.phase(phase);
-            let costs = self.costs(from, end);
-            let mut k = 0;
-            while from + k < end {
+            let t = thread::thread_idx_x();
+            if thread::block_idx_x() == 0 && t < end - from {
+                *self.choice.codes.add((self.scheme * self.tiles.classes + from + t) as usize) = codes >> (8 * t) & 0xFF;
+            }
+            if let Some((k, first, stride)) = Self::share(end - from) {
                 let (class, start) = self.class(from + k);
-                let class = Class { predictor: Self::cheapest(costs, k), ..class };
-                if thread::block_idx_x() == 0 && thread::thread_idx_x() == 0 {
-                    *self.choice.codes.add((self.scheme * self.tiles.classes + from + k) as usize) = class.predictor;
-                }
+                let (class, first) = (Class { predictor: codes >> (8 * k) & 0xFF, ..class }, start + first);
                 match class.axes {
-                    1 => self.quantise::<1>(class, start, k),
-                    2 => self.quantise::<2>(class, start, k),
-                    3 => self.quantise::<3>(class, start, k),
-                    4 => self.quantise::<4>(class, start, k),
-                    5 => self.quantise::<5>(class, start, k),
-                    6 => self.quantise::<6>(class, start, k),
-                    _ => self.quantise::<7>(class, start, k),
+                    1 => self.quantise::<1>(class, first, stride),
+                    2 => self.quantise::<2>(class, first, stride),
+                    3 => self.quantise::<3>(class, first, stride),
+                    4 => self.quantise::<4>(class, first, stride),
+                    5 => self.quantise::<5>(class, first, stride),
+                    6 => self.quantise::<6>(class, first, stride),
+                    _ => self.quantise::<7>(class, first, stride),
                 }
-                k += 1;
             }
             thread::sync_threads();
         }
@@ -714,22 +751,21 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
     /// All threads of the block call it; the phases before are in the box.
     #[inline(always)]
     unsafe fn cost(&self, phase: u32, sums: *mut u32) {
-        // SAFETY: the caller's; all threads come to the barriers.
+        // SAFETY: the caller's; all threads come to the barrier.
         unsafe {
             let (from, end) = self.phase(phase);
-            let mut k = 0;
-            while from + k < end {
+            if let Some((k, first, stride)) = Self::share(end - from) {
                 let (class, start) = self.class(from + k);
+                let (first, sums) = (start + first, sums.add((k * CODES) as usize));
                 match class.axes {
-                    1 => self.add_costs::<1>(class, start, k, sums),
-                    2 => self.add_costs::<2>(class, start, k, sums),
-                    3 => self.add_costs::<3>(class, start, k, sums),
-                    4 => self.add_costs::<4>(class, start, k, sums),
-                    5 => self.add_costs::<5>(class, start, k, sums),
-                    6 => self.add_costs::<6>(class, start, k, sums),
-                    _ => self.add_costs::<7>(class, start, k, sums),
+                    1 => self.add_costs::<1>(class, first, stride, sums),
+                    2 => self.add_costs::<2>(class, first, stride, sums),
+                    3 => self.add_costs::<3>(class, first, stride, sums),
+                    4 => self.add_costs::<4>(class, first, stride, sums),
+                    5 => self.add_costs::<5>(class, first, stride, sums),
+                    6 => self.add_costs::<6>(class, first, stride, sums),
+                    _ => self.add_costs::<7>(class, first, stride, sums),
                 }
-                k += 1;
             }
             thread::sync_threads();
             let t = thread::thread_idx_x();
@@ -768,7 +804,7 @@ impl<T: Real + intrinsics::ReadOnlyValue> Sampled<'_, T> {
 /// # Safety
 /// `values` points to the chunk's values.
 #[inline(always)]
-unsafe fn prefetch<T: Real>(tile: &Tile, values: *const T, fine: bool) {
+unsafe fn prefetch<T: Real, const THREADS: u32>(tile: &Tile, values: *const T, fine: bool) {
     let ahead = 32 / size_of::<T>() as u32;
     let last = tile.last();
     let row = last[2] / ahead + 1;
@@ -780,30 +816,39 @@ unsafe fn prefetch<T: Real>(tile: &Tile, values: *const T, fine: bool) {
             // SAFETY: the node exists.
             let _ = unsafe { core::ptr::read_volatile(values.add(tile.index([z, y, x * ahead]) as usize)) };
         }
-        i += CHOOSE_BLOCK;
+        i += THREADS;
     }
 }
 
-/// Waits until so many blocks have come to a place of all.
+/// Waits for what is published, and returns it.
 ///
 /// # Safety
-/// All threads of the block call it; the blocks that are waited for run, or have run.
+/// All threads of the block call it; `found` is shared, and nobody else uses it; who publishes runs, or has run.
 #[inline(always)]
-unsafe fn wait(arrived: *const u32, blocks: u32) {
-    if thread::thread_idx_x() == 0 {
-        // SAFETY: the caller's.
-        while unsafe { atomic_load_acquire_32_device(arrived) } < blocks {
-            thread::nanosleep(20);
+unsafe fn wait(published: *const u32, found: *mut u32) -> u32 {
+    // SAFETY: the caller's; all threads come to the barriers.
+    unsafe {
+        if thread::thread_idx_x() == 0 {
+            let mut word = atomic_load_acquire_32_device(published);
+            let mut pause = 16;
+            while word & PUBLISHED == 0 {
+                thread::nanosleep(pause);
+                // Who waits long does not ask often.
+                pause = (pause + 4).min(256);
+                word = atomic_load_acquire_32_device(published);
+            }
+            thread::device_fence();
+            *found = word & !PUBLISHED;
         }
-        thread::device_fence();
+        thread::sync_threads();
+        *found
     }
-    thread::sync_threads();
 }
 
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
+unsafe fn choose<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32>(
     tiles: Tiles,
     classes: *const Class,
     starts: *const u32,
@@ -825,6 +870,7 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
     box_values: u32,
 ) {
     let sums = shared_array![u32; (MOST_TOGETHER * CODES) as usize];
+    let found = shared_array![u32; 1];
     let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
     // SAFETY: the caller's; all threads decide alike and come to the barriers.
     unsafe {
@@ -835,19 +881,19 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
             *sums.add(t as usize) = 0;
         }
         if first == 0 {
-            prefetch(&tile, values, entry & FINE != 0);
+            prefetch::<T, THREADS>(&tile, values, entry & FINE != 0);
         }
         let kept = boxes.wrapping_add(block as usize * box_values as usize);
         if end - first == 1 && first > 0 {
             let mut i = t;
             while i < box_values {
                 *own.values.add(i as usize) = *kept.add(i as usize);
-                i += CHOOSE_BLOCK;
+                i += THREADS;
             }
         }
         thread::sync_threads();
         let source = Quantise { values, mask, anchors, bound, forbidden, symbols: core::ptr::null_mut(), worst: 0.0 };
-        let mut work = Sampled {
+        let mut work = Sampled::<T, THREADS> {
             tiles: &tiles,
             tile,
             values: own,
@@ -862,7 +908,7 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
             zeros: 0,
             all: 0,
         };
-        // A step chooses for the phase before, and adds up the costs of its own; the last one has none.
+        // A step quantises the phase before, and adds up the costs of its own; the last one has none.
         let steps = choice.phases + 1;
         let is_fine = |phase: u32| phase == choice.phases || (*classes.add(*starts.add(phase as usize) as usize)).level < FINE_LEVELS;
         let mut step = first;
@@ -870,22 +916,38 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
             work.scheme = u32::from(step >= steps);
             work.steps = schemes.add((work.scheme * 2 * (levels + 1)) as usize);
             let phase = step - work.scheme * steps;
-            let takes_part = entry & FINE != 0 || !is_fine(phase);
-            if step > first && (takes_part || phase == 0) {
-                let blocks = if phase == 0 || is_fine(phase - 1) { fine } else { coarse };
-                wait(choice.arrived.add(step as usize - 1), blocks);
-            }
-            if work.scheme == 1
-                && anchors::scheme([0, 1].map(|i| atomic_load_relaxed_64_device(choice.zeros.add(i))), 2, choice.threshold) == 0
-            {
-                return;
-            }
-            if takes_part {
+            let fine_only = is_fine(phase);
+            if entry & FINE != 0 || !fine_only {
+                let mut before = 0;
+                if step > first {
+                    before = wait(choice.arrived.add(((choice.schemes * steps + step - 1) * APART) as usize), found);
+                } else if step > 0 {
+                    if t < 32 {
+                        let zeros = [0, 1].map(|i| atomic_load_relaxed_64_device(choice.zeros.add(i)));
+                        let word =
+                            if phase > 0 { work.cheapest(phase - 1) } else { anchors::scheme(zeros, choice.schemes, choice.threshold) };
+                        if t == 0 {
+                            *found = word;
+                        }
+                    }
+                    thread::sync_threads();
+                    before = *found;
+                }
+                if step == first && work.scheme == 1 && phase > 0 {
+                    // Step by step each asks for itself.
+                    let zeros = [0, 1].map(|i| atomic_load_relaxed_64_device(choice.zeros.add(i)));
+                    if anchors::scheme(zeros, choice.schemes, choice.threshold) == 0 {
+                        return;
+                    }
+                }
                 if phase == 0 {
+                    if work.scheme == 1 && before == 0 {
+                        return;
+                    }
                     work.put_anchors(levels);
                     thread::sync_threads();
                 } else {
-                    work.settle(phase - 1);
+                    work.settle(phase - 1, before);
                 }
                 if phase < choice.phases {
                     work.cost(phase, sums);
@@ -893,9 +955,8 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
                     work.count();
                 }
                 thread::sync_threads();
-                if t == 0 && step + 1 < end {
-                    thread::device_fence();
-                    atomic_fetch_add_relaxed_u32_device(choice.arrived.add(step as usize), 1);
+                if step + 1 < end {
+                    work.publish(step, choice.schemes * steps, phase, if fine_only { fine } else { coarse });
                 }
             }
             step += 1;
@@ -905,7 +966,7 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue>(
             let mut i = t;
             while i < box_values {
                 *kept.add(i as usize) = *own.values.add(i as usize);
-                i += CHOOSE_BLOCK;
+                i += THREADS;
             }
         }
     }
@@ -1060,7 +1121,7 @@ unsafe fn copy_raw<T: Real>(tiles: Tiles, values: *const T, lengths: *const u16,
 }
 
 macro_rules! kernels {
-    ($real:ident, $quantise:ident, $reconstruct:ident, $copy_raw:ident, $choose:ident, $blocks:tt, $sample:ident) => {
+    ($real:ident, $quantise:ident, $reconstruct:ident, $copy_raw:ident, $choose:ident, $threads:tt, $sample:ident) => {
         /// Predicts and quantises a chunk. `decoded` is null or gets the reconstructed values.
         ///
         /// Grid: a block for each tile; block: 128 threads. Shared memory: the values of a full closed box, dynamic.
@@ -1118,8 +1179,8 @@ macro_rules! kernels {
         /// Chooses predictors by what their residuals cost in a sample of tiles: steps `first` to `end` of those of all schemes, one more
         /// than phases for each. A step chooses for the phase before it and quantises that, then adds up what its own predictors cost.
         ///
-        /// Grid: a block for each tile of the sample; block: 192 threads. Shared memory: the values of a full closed box, dynamic, and
-        /// 120 bytes, static. Blocks wait for each other between steps, so where there are several it must be launched as a cooperative
+        /// Grid: a block for each tile of the sample; block: 288 threads (f32) or 192 (f64). Shared memory: the values of a full closed
+        /// box, dynamic, and 124 bytes, static. Blocks wait for each other between steps, so where there are several it must be launched as a cooperative
         /// kernel; else one step after the other, and between those the boxes are kept in memory.
         ///
         /// # Safety
@@ -1129,7 +1190,7 @@ macro_rules! kernels {
         /// special: then they are computed of the values. `sample` points to the numbers of the sample's tiles with their flags, the
         /// `fine` ones first, `coarse` in all; `boxes` to `box_values` values for each if there is one step only. What `choice` points to
         /// was 0 before the first step, and has room for all schemes.
-        #[kernel(max_threads = CHOOSE_BLOCK, min_blocks = $blocks)]
+        #[kernel(max_threads = $threads, min_blocks = 2)]
         pub unsafe fn $choose(
             tiles: Tiles,
             classes: *const Class,
@@ -1153,7 +1214,7 @@ macro_rules! kernels {
         ) {
             // SAFETY: the caller's.
             unsafe {
-                choose(
+                choose::<$real, $threads>(
                     tiles, classes, starts, nodes, levels, schemes, values, mask, anchors, bound, forbidden, sample, fine, coarse, choice,
                     first, end, boxes, box_values,
                 );
@@ -1188,5 +1249,5 @@ macro_rules! kernels {
     };
 }
 
-kernels!(f32, closed_quantise_f32, closed_reconstruct_f32, closed_copy_raw_f32, closed_choose_f32, 3, closed_sample_f32);
-kernels!(f64, closed_quantise_f64, closed_reconstruct_f64, closed_copy_raw_f64, closed_choose_f64, 2, closed_sample_f64);
+kernels!(f32, closed_quantise_f32, closed_reconstruct_f32, closed_copy_raw_f32, closed_choose_f32, 288, closed_sample_f32);
+kernels!(f64, closed_quantise_f64, closed_reconstruct_f64, closed_copy_raw_f64, closed_choose_f64, 192, closed_sample_f64);

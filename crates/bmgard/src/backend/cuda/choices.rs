@@ -16,8 +16,8 @@ use crate::closed::plan::Plan;
 use crate::closed::{Choices, Scheme, Task, anchors, step_bits, steps};
 use crate::{Error, Result, Value};
 
-/// Threads of a block of `kernels_gpu::closed` that chooses, and of `kernels_gpu::anchors`; of the latter for long lines.
-const CHOOSE_BLOCK: u32 = 192;
+/// Threads of a block of `kernels_gpu::closed` that chooses (f32, f64), and of `kernels_gpu::anchors`; of the latter for long lines.
+const CHOOSE_BLOCKS: [u32; 2] = [288, 192];
 const ANCHORS_BLOCK: u32 = 256;
 const LONG_BLOCK: u32 = 1024;
 /// Lines of more tiles are long: a block sums one.
@@ -30,6 +30,9 @@ const MOST_STEPS: usize = 13;
 const TOO_LARGE: i32 = 720;
 const NOT_SUPPORTED: i32 = 801;
 
+/// Places of a counter of blocks: those of different steps lie apart.
+const APART: usize = 8;
+
 /// Places of numbers on the device. Those before [`ARRIVED`] come to the host by mail.
 const ZEROS: usize = 0;
 const FOUND: usize = 4;
@@ -37,7 +40,7 @@ pub(super) const TILES_WORST: usize = 7;
 pub(super) const COUNTS: usize = 8;
 const PREDICTORS: usize = 9;
 const ARRIVED: usize = PREDICTORS + MOST_CLASSES;
-const COSTS: usize = ARRIVED + MOST_STEPS;
+const COSTS: usize = ARRIVED + 4 * MOST_STEPS * APART;
 const NUMBERS: usize = COSTS + 2 * CODES * MOST_CLASSES;
 
 /// `kernels_gpu::closed::Choice`.
@@ -67,7 +70,7 @@ pub(super) struct Chosen<T> {
 
 /// Who chose.
 enum By<T> {
-    Host(Choices<T>),
+    Host(Box<Choices<T>>),
     Device {
         /// The steps of which it chose the first or the second.
         schemes: Vec<Vec<T>>,
@@ -274,7 +277,7 @@ impl Cuda {
             anchors: self.upload(&choices.anchors.values)?,
             escaped: self.upload(&escaped)?,
             numbers: Numbers::new(self)?,
-            by: By::Host(choices),
+            by: By::Host(Box::new(choices)),
         })
     }
 
@@ -359,7 +362,8 @@ impl Cuda {
         let shared = layout.box_values * size_of::<T>() as u32;
         let function = self.loaded.module.get_function(format!("closed_choose_{}", T::SUFFIX)).map_err(failed)?;
         let launch = |arguments: &[*mut c_void]| {
-            let (blocks, threads, stream) = (layout.coarse, CHOOSE_BLOCK, self.stream.as_inner());
+            let threads = CHOOSE_BLOCKS[usize::from(size_of::<T>() == 8)];
+            let (blocks, stream) = (layout.coarse, self.stream.as_inner());
             let (function, arguments) = (function.to_raw(), arguments.as_ptr().cast_mut());
             // SAFETY: the arguments are those of the kernel's documentation; the driver only reads the array.
             unsafe {

@@ -352,8 +352,16 @@ impl Cuda {
         self.move_segments_to(&self.stream, &tiles.slots, tiles.slot_words, &tiles.lengths, &tiles.starts, payload)
     }
 
-    /// Queues decoding a chunk's tiles, but for the special values. What tells whether they are such comes by mail.
-    fn decode_tiles<T: Value + DeviceValue>(&self, layout: &Layout, parts: &Parts<T>, source: Source, values: &Buffer<T>) -> Result<()> {
+    /// Queues decoding a chunk's tiles, but for the special values. What tells whether they are such comes by mail. `beside` queues what
+    /// may run beside the last and longest kernels.
+    fn decode_tiles<T: Value + DeviceValue, R>(
+        &self,
+        layout: &Layout,
+        parts: &Parts<T>,
+        source: Source,
+        values: &Buffer<T>,
+        beside: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         let Parts { scheme, anchor_step, specials } = parts;
         let tiles = layout.count;
         layout.set_predictors(self, &scheme.predictors)?;
@@ -383,6 +391,7 @@ impl Cuda {
                 bad.pointer()
             )
         )?;
+        let besides = beside()?;
         let anchors = self.read_anchors(layout, source.anchors, *anchor_step, &bad)?;
         queue!(
             self,
@@ -400,7 +409,8 @@ impl Cuda {
             )
         )?;
         self.mail.receive(starts.sum().as_raw(), 8, BROKEN, &self.stream)?;
-        self.mail.receive(bad.pointer().as_raw(), 4, BAD, &self.stream)
+        self.mail.receive(bad.pointer().as_raw(), 4, BAD, &self.stream)?;
+        Ok(besides)
     }
 
     /// Whether what was decoded, once the stream has come there, were tiles.
@@ -500,8 +510,7 @@ impl Cuda {
         let parts = Parts::read(&layout.plan, dims, &chunk)?;
         let ((lengths, _), (payload, bytes)) = (part(SectionId::TileLengths), part(SectionId::Tiles));
         let source = Source { anchors: part(SectionId::Anchors), lengths, payload, bytes };
-        self.decode_tiles(&layout, &parts, source, values)?;
-        let remainders = self.queue_checksums(spans)?;
+        let remainders = self.decode_tiles(&layout, &parts, source, values, || self.queue_checksums(spans))?;
         self.finish_all()?;
         drop(remainders);
         self.compare_checksums(header, spans)?;
@@ -531,7 +540,7 @@ impl Cuda {
             bytes: payload.len() as u64,
         };
         let values: Buffer<T> = self.buffer(out.len())?;
-        self.decode_tiles(&layout, &parts, source, &values)?;
+        self.decode_tiles(&layout, &parts, source, &values, || Ok(()))?;
         self.staging.download(values.pointer().as_raw(), bytemuck::cast_slice_mut(out), &self.stream)?;
         if !self.were_tiles(source) {
             // The CPU says what is wrong.
