@@ -668,12 +668,12 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
         }
     }
 
-    /// Adds what each predictor of a class costs to `sums`.
+    /// Adds what each predictor of a class costs to `sums`, of those whose codes' bits are set.
     ///
     /// # Safety
     /// All lanes of a warp call it; the classes that it needs are in the box.
     #[inline(always)]
-    unsafe fn add_costs<const AXES: u32>(&self, class: Class, first: u32, stride: u32, sums: *mut u32) {
+    unsafe fn add_costs<const AXES: u32, const SOME: u32>(&self, class: Class, first: u32, stride: u32, sums: *mut u32) {
         // Nodes between two tiles of a strip count once.
         let end = if self.entry & LAST != 0 { u32::MAX } else { 1 << self.tiles.log2[2] };
         let mut costs = [0u32; CODES as usize];
@@ -684,28 +684,25 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
             }
             let quantiser = quantiser(self.steps, class.level);
             let mut i = first;
-            // The next node is on its way meanwhile.
-            let mut next = if i < class.end { intrinsics::load_readonly(self.nodes.add(i as usize)) } else { 0 };
             while i < class.end {
-                let at = At::new(next);
+                let at = At::new(intrinsics::load_readonly(self.nodes.add(i as usize)));
                 i += stride;
-                if i < class.end {
-                    next = intrinsics::load_readonly(self.nodes.add(i as usize));
-                }
                 let index = self.tile.index(at.node);
                 if self.values.contains(at.node) && at.node[2] < end && !masked(self.source.mask, index) {
                     let value = intrinsics::load_readonly(self.source.values.add(index as usize));
                     let axes = self.values.axes::<AXES>(&at, class.level);
                     let corner = |a: usize, b: usize| self.values.corners(&at, class.level, a, b);
                     each10!(|code| {
-                        if let Some(predictor) = Predictor::from_code(code as u8, AXES as usize) {
+                        if let Some(predictor) = Predictor::from_code(code as u8, AXES as usize)
+                            && SOME >> code & 1 == 1
+                        {
                             costs[code] += quantiser.cost(value, predict::predict(predictor, &axes, corner));
                         }
                     });
                 }
             }
             each10!(|code| {
-                if Predictor::from_code(code as u8, AXES as usize).is_some() {
+                if Predictor::from_code(code as u8, AXES as usize).is_some() && SOME >> code & 1 == 1 {
                     let sum = warp::full::reduce_add(costs[code]);
                     if warp::lane_id() == 0 && sum > 0 {
                         shared::atomic_add_u32(sums.add(code), sum);
@@ -753,18 +750,23 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
     unsafe fn cost(&self, phase: u32, sums: *mut u32) {
         // SAFETY: the caller's; all threads come to the barrier.
         unsafe {
+            const ALL: u32 = (1 << CODES) - 1;
             let (from, end) = self.phase(phase);
             if let Some((k, first, stride)) = Self::share(end - from) {
                 let (class, start) = self.class(from + k);
                 let (first, sums) = (start + first, sums.add((k * CODES) as usize));
                 match class.axes {
-                    1 => self.add_costs::<1>(class, first, stride, sums),
-                    2 => self.add_costs::<2>(class, first, stride, sums),
-                    3 => self.add_costs::<3>(class, first, stride, sums),
-                    4 => self.add_costs::<4>(class, first, stride, sums),
-                    5 => self.add_costs::<5>(class, first, stride, sums),
-                    6 => self.add_costs::<6>(class, first, stride, sums),
-                    _ => self.add_costs::<7>(class, first, stride, sums),
+                    1 => self.add_costs::<1, ALL>(class, first, stride, sums),
+                    2 => self.add_costs::<2, ALL>(class, first, stride, sums),
+                    3 => self.add_costs::<3, ALL>(class, first, stride, sums),
+                    4 => self.add_costs::<4, ALL>(class, first, stride, sums),
+                    5 => self.add_costs::<5, ALL>(class, first, stride, sums),
+                    6 => self.add_costs::<6, ALL>(class, first, stride, sums),
+                    _ => {
+                        // Not all at once: registers are scarce.
+                        self.add_costs::<7, 0xFF>(class, first, stride, sums);
+                        self.add_costs::<7, 0x300>(class, first, stride, sums);
+                    }
                 }
             }
             thread::sync_threads();
@@ -1179,7 +1181,7 @@ macro_rules! kernels {
         /// Chooses predictors by what their residuals cost in a sample of tiles: steps `first` to `end` of those of all schemes, one more
         /// than phases for each. A step chooses for the phase before it and quantises that, then adds up what its own predictors cost.
         ///
-        /// Grid: a block for each tile of the sample; block: 288 threads (f32) or 192 (f64). Shared memory: the values of a full closed
+        /// Grid: a block for each tile of the sample; block: 320 threads (f32) or 192 (f64). Shared memory: the values of a full closed
         /// box, dynamic, and 124 bytes, static. Blocks wait for each other between steps, so where there are several it must be launched as a cooperative
         /// kernel; else one step after the other, and between those the boxes are kept in memory.
         ///
@@ -1249,5 +1251,5 @@ macro_rules! kernels {
     };
 }
 
-kernels!(f32, closed_quantise_f32, closed_reconstruct_f32, closed_copy_raw_f32, closed_choose_f32, 288, closed_sample_f32);
+kernels!(f32, closed_quantise_f32, closed_reconstruct_f32, closed_copy_raw_f32, closed_choose_f32, 320, closed_sample_f32);
 kernels!(f64, closed_quantise_f64, closed_reconstruct_f64, closed_copy_raw_f64, closed_choose_f64, 192, closed_sample_f64);

@@ -17,7 +17,7 @@ use crate::closed::{Choices, Scheme, Task, anchors, step_bits, steps};
 use crate::{Error, Result, Value};
 
 /// Threads of a block of `kernels_gpu::closed` that chooses (f32, f64), and of `kernels_gpu::anchors`; of the latter for long lines.
-const CHOOSE_BLOCKS: [u32; 2] = [288, 192];
+const CHOOSE_BLOCKS: [u32; 2] = [320, 192];
 const ANCHORS_BLOCK: u32 = 256;
 const LONG_BLOCK: u32 = 1024;
 /// Lines of more tiles are long: a block sums one.
