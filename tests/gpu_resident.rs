@@ -7,6 +7,7 @@ use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, ErrorBudget, 
 use cust::memory::{CopyDestination, DeviceBuffer};
 use support::bits;
 use support::cases::{Case, cases};
+use support::format::{ANCHORS, Parts};
 
 /// A compressor on the device, or `None` where there is none.
 fn compressor(config: Config) -> Option<Compressor> {
@@ -197,6 +198,58 @@ fn all_kinds_of_anchors_are_the_host_s() {
     }
     of::<f32>();
     of::<f64>();
+}
+
+/// Damaged anchors behind right checksums: refused as on the host, or decoded to the same values.
+#[test]
+fn damaged_anchors_are_what_they_are_on_the_host() {
+    let dims = [40, 50, 90];
+    let (shape, values) = (Shape::new(&dims).unwrap(), waves::<f32>(&dims));
+    let config = Config { mode: Mode::Fast, ..absolute(1e-3) };
+    let Some(mut gpu) = compressor(config) else { return };
+    let good = Parts::parse(&gpu.compress_slice(&values, &shape).unwrap());
+    let mut decoded = gpu.device_buffer::<f32>(values.len()).unwrap();
+    let mut refused = 0;
+    for case in 0..200u64 {
+        let mut parts = good.clone();
+        let anchors = parts.chunks[0].section(ANCHORS);
+        let width = u64::from(anchors[0]);
+        match case {
+            0..66 => anchors[0] = case as u8,
+            66 => anchors[0] = 255,
+            67 => anchors.push(0),
+            68 => anchors.truncate(1),
+            69 => anchors.clear(),
+            70 => anchors[1..].fill(0xFF),
+            // As many as there should be, at other widths, of random bits.
+            71..137 => {
+                let (count, width) = ((anchors.len() as u64 - 1) * 8 / width, case - 71);
+                assert_eq!(count, 3 * 4 * 6);
+                anchors.resize(1 + (count * width).div_ceil(8) as usize, 0);
+                anchors[0] = width as u8;
+                (0..)
+                    .zip(&mut anchors[1..])
+                    .for_each(|(i, byte)| *byte = ((case << 32 | i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8);
+            }
+            _ => {
+                let at = 1 + (case * 31) as usize % (anchors.len() - 1);
+                anchors[at] ^= 1 << (case % 8);
+            }
+        }
+        let archive = parts.seal();
+        let device = upload_bytes(&mut gpu, &archive);
+        let mut host = vec![0f32; values.len()];
+        let expected = bmgard::decompress_into(&archive, &mut host, BackendChoice::Cpu, &mut |_| {});
+        match (expected, gpu.decompress_device(&device, &mut decoded)) {
+            (Ok(()), Ok(())) => assert!(bits(&download(&decoded)) == bits(&host), "case {case}"),
+            (Err(expected), Err(found)) => {
+                assert_eq!(found.to_string(), expected.to_string(), "case {case}");
+                refused += 1;
+            }
+            (expected, found) => panic!("case {case}: host {expected:?}, device {found:?}"),
+        }
+    }
+    assert!(refused >= 66, "{refused}");
 }
 
 #[test]
