@@ -3,10 +3,11 @@
 #[path = "../crates/bmgard/tests/support/mod.rs"]
 mod support;
 
-use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, ErrorBudget, Shape, Value, worst_case_size_with};
+use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, ErrorBudget, Mode, Shape, Value, conformance, worst_case_size_with};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use support::bits;
 use support::cases::{Case, cases};
+use support::format::{ANCHORS, Parts};
 
 /// A compressor on the device, or `None` where there is none.
 fn compressor(config: Config) -> Option<Compressor> {
@@ -123,6 +124,134 @@ fn loose_and_tight_bounds_are_the_host_s() {
     }
     of::<f32>(1e-2, ErrorBudget::Mgard);
     of::<f64>(1e-3, ErrorBudget::Rigorous);
+}
+
+/// A field in closed tiles, through the host's memory and on the device, with blocks that wait for each other and without.
+fn check_tiles<T: Value>(name: &str, dims: &[u64], bound: f64, value: impl Fn(u64) -> f64) {
+    let shape = Shape::new(dims).unwrap();
+    let values: Vec<T> = (0..shape.len()).map(|i| T::from_f64(value(i))).collect();
+    let config = Config { mode: Mode::Fast, ..absolute(bound) };
+    let expected = Compressor::new(Config { backend: BackendChoice::Cpu, ..config.clone() }).unwrap();
+    let expected = { expected }.compress_slice(&values, &shape).unwrap();
+    let host: Vec<T> = bmgard::decompress(&expected).unwrap().into_raw_vec_and_offset().0;
+    for waiting in [true, false] {
+        let name = format!("{} {name} {waiting}", T::DTYPE);
+        let Some(mut gpu) = compressor(config.clone()) else { return };
+        if !waiting {
+            conformance::without_waiting_blocks(&mut gpu);
+        }
+        assert!(gpu.compress_slice(&values, &shape).unwrap() == expected, "{name}, through the host");
+        let device = upload(&mut gpu, &values);
+        let mut archive = gpu.device_bytes(expected.len() as u64).unwrap();
+        for _ in 0..2 {
+            gpu.compress_device(&device, &shape, &mut archive).unwrap();
+            assert!(download(&archive) == expected, "{name}");
+        }
+        let mut decoded = gpu.device_buffer::<T>(values.len()).unwrap();
+        gpu.decompress_device(&archive, &mut decoded).unwrap();
+        assert!(bits(&download(&decoded)) == bits(&host), "{name}, decoded");
+    }
+}
+
+fn wave(i: u64) -> f64 {
+    (i as f64 * 1e-3).sin() + (i as f64 * 0.11).cos() * 0.1
+}
+
+/// Grids of tiles of all forms: one tile, and long lines along each axis.
+#[test]
+fn grids_of_tiles_are_the_host_s() {
+    fn of<T: Value>() {
+        for dims in [&[5, 6, 7][..], &[16, 16, 16], &[700], &[64 * 600, 65], &[65, 64 * 600], &[16 * 600, 17, 18], &[100, 150, 170]] {
+            check_tiles::<T>(&format!("{dims:?}"), dims, 1e-3, wave);
+            check_tiles::<T>(&format!("{dims:?}, mostly zeros"), dims, 0.2, wave);
+        }
+    }
+    of::<f32>();
+    of::<f64>();
+    check_tiles::<f32>("5000 tiles in a line", &[4096 * 5000 + 17], 1e-3, wave);
+}
+
+/// Anchors that are stored exactly repeat the one before; those that are not may be far apart.
+#[test]
+fn all_kinds_of_anchors_are_the_host_s() {
+    fn of<T: Value>() {
+        let line =
+            |tiles: std::ops::Range<u64>| move |i: u64| if i.is_multiple_of(4096) && tiles.contains(&(i / 4096)) { 1e30 } else { wave(i) };
+        check_tiles::<T>("the first is exact", &[4096 * 9], 1e-3, line(0..1));
+        check_tiles::<T>("the first are exact", &[4096 * 9], 1e-3, line(0..7));
+        check_tiles::<T>("some are exact", &[4096 * 700], 1e-3, line(100..300));
+        check_tiles::<T>("many are exact", &[4096 * 4200], 1e-3, line(3..4150));
+        let cube = |every: u64| {
+            move |i: u64| {
+                let (z, y, x) = (i / 6000, i / 75 % 80, i % 75);
+                let tile = z / 16 * 30 + y / 16 * 5 + x / 16;
+                if z % 16 + y % 16 + x % 16 == 0 && tile % every < 2 { 1e30 } else { wave(i) }
+            }
+        };
+        for every in [2, 3, 5, 7, 31] {
+            check_tiles::<T>(&format!("{every}"), &[70, 80, 75], 1e-3, cube(every));
+        }
+        for (size, bound) in [(1e9, 1e-6), (1e9, 0.3), (1e5, 1e-4), (1.0, 1e-9), (1.0, 1e-7), (1e12, 1e-4)] {
+            // Anchors far apart in a smooth field: each tile at another height.
+            let steps =
+                move |i: u64| (if (i / 6000 / 16 + i / 75 % 80 / 16 + i % 75 / 16).is_multiple_of(2) { size } else { -size }) + wave(i);
+            check_tiles::<T>(&format!("steps of {size} at {bound}"), &[70, 80, 75], bound, steps);
+        }
+    }
+    of::<f32>();
+    of::<f64>();
+}
+
+/// Damaged anchors behind right checksums: refused as on the host, or decoded to the same values.
+#[test]
+fn damaged_anchors_are_what_they_are_on_the_host() {
+    let dims = [40, 50, 90];
+    let (shape, values) = (Shape::new(&dims).unwrap(), waves::<f32>(&dims));
+    let config = Config { mode: Mode::Fast, ..absolute(1e-3) };
+    let Some(mut gpu) = compressor(config) else { return };
+    let good = Parts::parse(&gpu.compress_slice(&values, &shape).unwrap());
+    let mut decoded = gpu.device_buffer::<f32>(values.len()).unwrap();
+    let mut refused = 0;
+    for case in 0..200u64 {
+        let mut parts = good.clone();
+        let anchors = parts.chunks[0].section(ANCHORS);
+        let width = u64::from(anchors[0]);
+        match case {
+            0..66 => anchors[0] = case as u8,
+            66 => anchors[0] = 255,
+            67 => anchors.push(0),
+            68 => anchors.truncate(1),
+            69 => anchors.clear(),
+            70 => anchors[1..].fill(0xFF),
+            // As many as there should be, at other widths, of random bits.
+            71..137 => {
+                let (count, width) = ((anchors.len() as u64 - 1) * 8 / width, case - 71);
+                assert_eq!(count, 3 * 4 * 6);
+                anchors.resize(1 + (count * width).div_ceil(8) as usize, 0);
+                anchors[0] = width as u8;
+                (0..)
+                    .zip(&mut anchors[1..])
+                    .for_each(|(i, byte)| *byte = ((case << 32 | i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8);
+            }
+            _ => {
+                let at = 1 + (case * 31) as usize % (anchors.len() - 1);
+                anchors[at] ^= 1 << (case % 8);
+            }
+        }
+        let archive = parts.seal();
+        let device = upload_bytes(&mut gpu, &archive);
+        let mut host = vec![0f32; values.len()];
+        let expected = bmgard::decompress_into(&archive, &mut host, BackendChoice::Cpu, &mut |_| {});
+        match (expected, gpu.decompress_device(&device, &mut decoded)) {
+            (Ok(()), Ok(())) => assert!(bits(&download(&decoded)) == bits(&host), "case {case}"),
+            (Err(expected), Err(found)) => {
+                assert_eq!(found.to_string(), expected.to_string(), "case {case}");
+                refused += 1;
+            }
+            (expected, found) => panic!("case {case}: host {expected:?}, device {found:?}"),
+        }
+    }
+    assert!(refused >= 66, "{refused}");
 }
 
 #[test]

@@ -6,7 +6,9 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+pub mod anchors;
 pub mod archive;
+pub mod boxes;
 pub mod closed;
 pub mod coding;
 mod common;

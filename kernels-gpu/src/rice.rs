@@ -1036,7 +1036,7 @@ macro_rules! kernels {
         /// to 4096 for each tile, the least one standing for a value that is stored exactly, `values` to the chunk's original values,
         /// `slots` to `slot_words` words for each tile, as many as its values at least, `lengths` to a place for each; `counts` to two
         /// numbers, to which raw tiles and values that are stored exactly in others are added.
-        #[kernel(max_threads = BLOCK)]
+        #[kernel(max_threads = BLOCK, min_blocks = 7)]
         pub unsafe fn $encode(
             tiles: Tiles,
             positions: *const u16,
@@ -1060,7 +1060,7 @@ macro_rules! kernels {
         /// As above; `payload` points to the tiles' bytes, which end at `limit`, `lengths` to the bytes of each, at any byte address;
         /// `offsets` and `bases` are what [`crate::scan`] makes of them; `values` points to the chunk's values; `bad` to a number,
         /// whose first bit is set where bytes are not a tile's, and whose second one where symbols do not fit in their type.
-        #[kernel(max_threads = BLOCK)]
+        #[kernel(max_threads = BLOCK, min_blocks = 8)]
         pub unsafe fn $decode(
             tiles: Tiles,
             positions: *const u16,

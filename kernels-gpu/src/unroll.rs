@@ -27,4 +27,25 @@ macro_rules! each8 {
     };
 }
 
-pub(crate) use {each4, each5, each8};
+/// Runs the body with each of 0..12 as the constant $i.
+macro_rules! each12 {
+    (|$i:ident| $body:block) => {
+        $crate::unroll::each5!(@ $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11)
+    };
+}
+
+/// Runs the body with each of 0..3 as the constant $i.
+macro_rules! each3 {
+    (|$i:ident| $body:block) => {
+        $crate::unroll::each5!(@ $i, $body, 0 1 2)
+    };
+}
+
+/// Runs the body with each of 0..10 as the constant $i.
+macro_rules! each10 {
+    (|$i:ident| $body:block) => {
+        $crate::unroll::each5!(@ $i, $body, 0 1 2 3 4 5 6 7 8 9)
+    };
+}
+
+pub(crate) use {each3, each4, each5, each8, each10, each12};

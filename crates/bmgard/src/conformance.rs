@@ -2,12 +2,13 @@
 
 use bmgard_core::tile::Quantiser;
 
-use crate::Result;
 use crate::backend::cpu;
 use crate::backend::cuda::Cuda;
+use crate::engine::Engine;
 use crate::patch::Patches;
 use crate::plan::{ChunkPlan, Level, Levels};
 use crate::special::Mask;
+use crate::{Compressor, Result};
 
 pub use crate::Value;
 
@@ -65,6 +66,13 @@ pub fn apply_patches_cpu<T: Value>(sections: &PatchSections, decoded: &[T]) -> O
     let mut values = decoded.to_vec();
     Patches::apply(&sections[0], &sections[1], &sections[2], &mut values).ok()?;
     Some(values)
+}
+
+/// Makes a compressor launch kernels whose blocks wait for each other step by step, as on a device that cannot hold all of them.
+pub fn without_waiting_blocks(compressor: &mut Compressor) {
+    if let Engine::Cuda(cuda) = &mut compressor.engine {
+        cuda.together = false;
+    }
 }
 
 /// A device.

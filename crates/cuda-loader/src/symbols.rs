@@ -117,6 +117,11 @@ driver_functions! {
     cuGraphNodeGetType(h_node: Handle, kind: *mut c_uint);
     cuImportExternalMemory(ext_mem_out: *mut Handle, mem_handle_desc: *const c_void);
     cuInit(flags: c_uint);
+    cuLaunchCooperativeKernel(
+        f: Handle, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint,
+        block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: Handle,
+        kernel_params: *mut *mut c_void,
+    );
     cuLaunchHostFunc(h_stream: Handle, host_function: Handle, user_data: *mut c_void);
     cuLaunchKernel(
         f: Handle, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint,

@@ -199,6 +199,28 @@ impl TileShape {
         axes
     }
 
+    /// Where a full closed box lies in a GPU's shared memory.
+    ///
+    /// A group of the finest level's classes (bits of [`TileShape::position_axes`]) then takes 32 different banks: strides are congruent
+    /// to what its extents ask for.
+    #[must_use]
+    pub const fn box_layout(self) -> BoxLayout {
+        let [z, y, x] = self.log2;
+        // Nodes with even x, then those with odd x.
+        let half = (self.side(2) / 2 + 1) as u32;
+        let (row, plane) = match (z, y, x) {
+            (0, 0, _) => (2 * half, 2 * half),
+            (0, _, _) => (stride(2 * half - 1, 4), 0),
+            (_, 2, _) => (stride(2 * half - 1, 4), stride(5 * stride(2 * half - 1, 4), 8)),
+            (_, _, 2) => (5, stride(33 * 5, 8)),
+            _ => {
+                let row = stride(2 * half - 1, 2);
+                (row, stride((self.side(1) + 1) as u32 * row, 8))
+            }
+        };
+        BoxLayout { half, row, plane }
+    }
+
     /// The place of a position in the stream of a class (or the pool, whose positions are places).
     #[must_use]
     pub const fn place(self, level: usize, class: usize, position: usize) -> usize {
@@ -217,6 +239,47 @@ impl TileShape {
     }
 }
 
+/// The least number from `least` on that is congruent to `rest` modulo 16.
+const fn stride(least: u32, rest: u32) -> u32 {
+    least + (rest + 16 - least % 16) % 16
+}
+
+/// Where the nodes of a closed box lie in a GPU's shared memory: along x the even ones before the odd ones, so that the nodes of a class
+/// and their neighbours are next to each other. Counted in values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct BoxLayout {
+    /// From a node with even x to the one after it.
+    pub half: u32,
+    /// From a row to the next.
+    pub row: u32,
+    /// From a plane to the next.
+    pub plane: u32,
+}
+
+impl BoxLayout {
+    /// Where a node is.
+    #[inline(always)]
+    #[must_use]
+    pub const fn place(&self, node: [u32; 3]) -> u32 {
+        let [z, y, x] = node;
+        z * self.plane + y * self.row + x % 2 * self.half + x / 2
+    }
+
+    /// For an axis with an odd node in a class of this level: how far before the node its neighbour one spacing before is, and how far
+    /// that is before the neighbour one spacing after the node.
+    #[inline(always)]
+    #[must_use]
+    pub const fn neighbours(&self, level: u32, axis: usize) -> (u32, u32) {
+        match axis {
+            0 => (self.plane << level, self.plane << (level + 1)),
+            1 => (self.row << level, self.row << (level + 1)),
+            _ if level == 0 => (self.half, 1),
+            _ => (1 << (level - 1), 1 << level),
+        }
+    }
+}
+
 /// Bits of a position in a group that each axis takes at most, before longer ones take more.
 const GROUP_EXTENT: [usize; 3] = [1, 2, 2];
 
@@ -226,6 +289,44 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+
+    #[test]
+    fn boxes_have_a_place_for_each_node_and_groups_a_bank() {
+        for shape in TileShape::ALL {
+            let layout = shape.box_layout();
+            let extent = [0, 1, 2].map(|axis| shape.side(axis) as u32 + u32::from(shape.side(axis) > 1));
+            let mut seen = std::collections::BTreeSet::new();
+            for z in 0..extent[0] {
+                for (y, x) in (0..extent[1]).flat_map(|y| (0..extent[2]).map(move |x| (y, x))) {
+                    assert!(seen.insert(layout.place([z, y, x])), "{shape:?} {z} {y} {x}");
+                    for (axis, index) in [z, y, x].into_iter().enumerate() {
+                        for level in (0..shape.levels() as u32).filter(|&level| index % (2 << level) == 1 << level) {
+                            let other = |index: u32| {
+                                let mut node = [z, y, x];
+                                node[axis] = index;
+                                layout.place(node)
+                            };
+                            if index + (1 << level) < extent[axis] {
+                                let (before, step) = layout.neighbours(level, axis);
+                                assert_eq!(layout.place([z, y, x]) - before, other(index - (1 << level)));
+                                assert_eq!(other(index - (1 << level)) + step, other(index + (1 << level)));
+                            }
+                        }
+                    }
+                }
+            }
+            let axes = shape.position_axes(0);
+            let banks = (0..GROUP as u32).map(|position| {
+                let (mut node, mut shift) = ([0; 3], [1; 3]);
+                for (bit, &axis) in axes.iter().take(5).enumerate() {
+                    node[usize::from(axis)] |= (position >> bit & 1) << shift[usize::from(axis)];
+                    shift[usize::from(axis)] += 1;
+                }
+                layout.place(node) % 32
+            });
+            assert_eq!(banks.collect::<std::collections::BTreeSet<_>>().len(), GROUP, "{shape:?}");
+        }
+    }
 
     #[test]
     fn every_place_has_one_node_and_one_position() {

@@ -18,6 +18,6 @@ pub mod predict;
 pub mod quantise;
 pub mod rice;
 
-pub use geometry::{CLASSES, TILE_NODES, TileShape};
+pub use geometry::{BoxLayout, CLASSES, TILE_NODES, TileShape};
 pub use predict::{Kind, Predictor, Side};
 pub use quantise::{Anchors, Quantiser};

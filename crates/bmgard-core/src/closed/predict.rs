@@ -156,6 +156,17 @@ impl<T: Real> Neighbours<T> {
 /// predictions along the others; where no axis has one, both are the mean of the neighbours before the node.
 #[inline(always)]
 pub fn predict<T: Real>(predictor: Predictor, axes: &[Option<Neighbours<T>>; 3], corner: impl Fn(usize, usize) -> T) -> T {
+    predict_with(predictor, axes, corner, |axis, kind| axis.predict(kind))
+}
+
+/// [`predict`], given what is [`Neighbours::predict`], for which a backend may look weights up.
+#[inline(always)]
+pub fn predict_with<T: Real>(
+    predictor: Predictor,
+    axes: &[Option<Neighbours<T>>; 3],
+    corner: impl Fn(usize, usize) -> T,
+    along: impl Fn(&Neighbours<T>, Kind) -> T,
+) -> T {
     let mean = |values: [Option<T>; 3]| match values {
         [Some(z), Some(y), Some(x)] => mean3(z, y, x),
         [Some(a), Some(b), None] | [Some(a), None, Some(b)] | [None, Some(a), Some(b)] => mean2(a, b),
@@ -164,7 +175,7 @@ pub fn predict<T: Real>(predictor: Predictor, axes: &[Option<Neighbours<T>>; 3],
     };
     let both = |axis: &Option<Neighbours<T>>| axis.filter(|axis| axis.side.after1);
     let kind = match predictor {
-        Predictor::Axis(kind, axis) => return axes[axis].map_or(T::ZERO, |axis| axis.predict(kind)),
+        Predictor::Axis(kind, axis) => return axes[axis].as_ref().map_or(T::ZERO, |axis| along(axis, kind)),
         Predictor::Mean => Kind::Cubic,
         Predictor::Coons => Kind::Linear,
     };
@@ -173,7 +184,7 @@ pub fn predict<T: Real>(predictor: Predictor, axes: &[Option<Neighbours<T>>; 3],
     }
     let whole = axes.iter().all(|axis| axis.is_none_or(|axis| axis.side.after1));
     if predictor == Predictor::Mean || !whole {
-        return mean([0, 1, 2].map(|axis| both(&axes[axis]).map(|axis| axis.predict(kind))));
+        return mean([0, 1, 2].map(|axis| both(&axes[axis]).as_ref().map(|axis| along(axis, kind))));
     }
     let sum = |axis: Neighbours<T>| axis.values[1] + axis.values[2];
     match *axes {

@@ -43,15 +43,44 @@ impl<T: Real> Quantiser<T> {
     /// reconstruction mean nothing. Whether the bound is kept is for the caller to check.
     #[inline(always)]
     pub fn quantise(&self, value: T, prediction: T) -> (i32, T, bool) {
+        self.quantise_below(value, prediction, T::RESIDUAL_LIMIT)
+    }
+
+    /// [`Quantiser::quantise`] for symbols whose magnitudes are to be below a limit, which is no greater than
+    /// [`Real::RESIDUAL_LIMIT`].
+    #[inline(always)]
+    pub fn quantise_below(&self, value: T, prediction: T, limit: T) -> (i32, T, bool) {
         let rounded = self.rounded(value, prediction);
         let steps = rounded - T::ROUNDER;
-        (rounded.rounded_symbol(), steps.fma(self.step, prediction), steps.abs() < T::RESIDUAL_LIMIT)
+        (rounded.rounded_symbol(), self.reconstruct_steps(steps, prediction), steps.abs() < limit)
     }
 
     /// The value of a symbol.
     #[inline(always)]
     pub fn reconstruct(&self, symbol: i32, prediction: T) -> T {
-        T::from_residual(symbol).fma(self.step, prediction)
+        self.reconstruct_steps(T::from_residual(symbol), prediction)
+    }
+
+    /// The value of a symbol that is given as a number.
+    #[inline(always)]
+    pub fn reconstruct_steps(&self, steps: T, prediction: T) -> T {
+        steps.fma(self.step, prediction)
+    }
+
+    /// A number such that any two values whose difference, computed in their own type, has no greater magnitude differ by no more than
+    /// the bound. Greater differences that are near to it take a closer look, in f64.
+    #[must_use]
+    pub fn safe_difference(bound: f64) -> T {
+        // The difference is rounded by 2^-24 of it at most.
+        let limit = bound * (1.0 - 1.0 / 4_194_304.0);
+        let safe = T::from_f64(limit);
+        if !safe.is_finite() {
+            T::MAX
+        } else if safe.to_f64() > limit {
+            T::from_bits_u64(safe.to_bits_u64() - 1)
+        } else {
+            safe
+        }
     }
 
     /// What a node that is missing from the data is taken to be: its prediction, or 0 where that is not finite.
@@ -143,6 +172,17 @@ mod tests {
             assert!(f64::from(step) <= 2.0 * bound && step.is_finite());
             assert!(step == f32::MAX || f64::from(step.next_up()) > 2.0 * bound);
             assert!(Quantiser::<f64>::widest_step(bound) == (2.0 * bound).min(f64::MAX));
+        }
+    }
+
+    #[test]
+    fn safe_differences_are_within_the_bound() {
+        for bound in [1e-3, 0.1, 1.0, 1e-45, 2e-45, 3.7e-46, 1e-40, 1e30, 1e300, f64::MAX, 5e-324] {
+            let safe = Quantiser::<f32>::safe_difference(bound);
+            assert!(f64::from(safe) * (1.0 + 1.0 / 16_777_216.0) <= bound && safe >= 0.0, "{bound}");
+            assert!(safe == 0.0 || safe == f32::MAX || f64::from(safe.next_up().next_up()) > bound * (1.0 - 1.0 / 2_097_152.0), "{bound}");
+            let safe = Quantiser::<f64>::safe_difference(bound);
+            assert!(safe <= bound && safe >= 0.0);
         }
     }
 

@@ -36,7 +36,8 @@ pub(super) fn write(plan: &Plan, steps: &[i64]) -> Vec<u8> {
     out
 }
 
-fn size(count: usize, width: u32) -> usize {
+/// The bytes of `count` differences.
+pub(crate) fn size(count: usize, width: u32) -> usize {
     (count as u64 * u64::from(width)).div_ceil(8) as usize
 }
 

@@ -267,7 +267,7 @@ const COARSE_SAMPLE: usize = 256;
 const FINE_SAMPLE: usize = 64;
 
 /// Levels below this one are fine.
-pub(crate) const FINE_LEVELS: usize = 2;
+const FINE_LEVELS: usize = 2;
 
 /// The strips that are looked at, and which of them fine levels look at.
 pub(crate) fn sample(plan: &Plan) -> Vec<(Strip, bool)> {

@@ -1,13 +1,13 @@
 //! Closed tiles on the CPU: chunks of mode `fast`, forward and back. What is computed at each node stands in
 //! [`bmgard_core::closed`]; here are the loops over tiles, the coded bits, and the encoder's choices.
 
-mod anchors;
+pub(crate) mod anchors;
 mod decode;
 mod encode;
 mod mask;
 pub(crate) mod plan;
 mod rows;
-mod steps;
+pub(crate) mod steps;
 mod strip;
 mod tile;
 
@@ -18,13 +18,11 @@ use bmgard_core::closed::{Kind, Predictor, TILE_NODES, TileShape};
 use rayon::prelude::*;
 
 use self::decode::{Coded, Decoder, Symbols};
+#[cfg(feature = "cuda")]
+pub(crate) use self::encode::sample;
 pub(crate) use self::encode::{AnchorGrid, Scheme};
 use self::encode::{Encoder, Source};
-#[cfg(feature = "cuda")]
-pub(crate) use self::encode::{FINE_LEVELS, sample};
 use self::plan::{Plan, Strip};
-#[cfg(feature = "cuda")]
-pub(crate) use self::steps::stride;
 use self::tile::Coder;
 use crate::archive::{Chunk, ChunkHeader, ChunkKind, SectionId};
 use crate::backend::cpu::shared::Shared;
@@ -34,6 +32,9 @@ use crate::{ClassInfo, DType, Error, Result, Value};
 
 /// A coded chunk, its worst error, and how many values are escaped.
 pub(crate) type CodedChunk = (Chunk<'static>, f64, u64);
+
+/// Sections of a chunk.
+pub(crate) type Sections = Vec<(SectionId, Cow<'static, [u8]>)>;
 
 /// A chunk to code: its values in C order (or none, where a backend has them), the special ones among them, and what must be kept.
 #[derive(Clone, Copy)]
@@ -70,14 +71,23 @@ impl<T: Value> Task<'_, T> {
         Source { values: self.values, mask: self.specials.map(|specials| &specials.mask), bound: self.bound, forbidden: self.forbidden }
     }
 
+    /// The first value of each tile.
+    pub(crate) fn first_values(&self, plan: &Plan) -> Vec<T> {
+        (0..plan.tile_count()).map(|index| self.values[encode::anchor_position(plan, plan.tile_at(index))]).collect()
+    }
+
+    /// Every so many of the values, those that are special left out.
+    pub(crate) fn sample(&self) -> Vec<T> {
+        let source = self.source();
+        let positions = (0..self.values.len()).step_by(steps::stride(self.values.len()));
+        positions.filter(|&position| !source.is_masked(position)).map(|position| self.values[position]).collect()
+    }
+
     /// Quantises the anchors, and looks at a sample.
     fn choose(&self) -> Choices<T> {
         let plan = Plan::new(self.dims, self.shape);
         let source = self.source();
-        let anchors: Vec<T> =
-            (0..plan.tile_count()).map(|index| self.values[encode::anchor_position(&plan, plan.tile_at(index))]).collect();
-        let positions = (0..self.values.len()).step_by(steps::stride(self.values.len()));
-        let sample: Vec<T> = positions.filter(|&position| !source.is_masked(position)).map(|position| self.values[position]).collect();
+        let (anchors, sample) = (self.first_values(&plan), self.sample());
         let choose = |plan: &Plan, scheme: &Scheme<T>, grid: &AnchorGrid<T>| {
             Ok::<_, Infallible>(encode::choose(plan, &source, scheme, &grid.values))
         };
@@ -96,13 +106,13 @@ impl<T: Value> Task<'_, T> {
         mut choose: impl FnMut(&Plan, &Scheme<T>, &AnchorGrid<T>) -> std::result::Result<(Vec<Predictor>, f64), E>,
     ) -> std::result::Result<Choices<T>, E> {
         let source = self.source();
-        let mut steps = steps::equal(&plan, &source, sample);
+        let mut steps = steps::equal(&plan, source.bound, sample);
         let mut scheme = Scheme::new(&steps, plan.fixed_predictors());
         let mut grid = encode::anchors(&plan, &source, anchors, &scheme.anchors);
         let (predictors, zeros) = choose(&plan, &scheme, &grid)?;
         scheme.predictors = predictors;
         if zeros > steps::MOSTLY_ZEROS {
-            steps = steps::shrinking(&plan, &source);
+            steps = steps::shrinking(&plan, source.bound);
             scheme = Scheme::new(&steps, scheme.predictors);
             grid = encode::anchors(&plan, &source, anchors, &scheme.anchors);
             scheme.predictors = choose(&plan, &scheme, &grid)?.0;
@@ -111,9 +121,9 @@ impl<T: Value> Task<'_, T> {
     }
 
     /// The sections before those of the tiles.
-    pub(crate) fn sections(&self, choices: &Choices<T>) -> Vec<(SectionId, Cow<'static, [u8]>)> {
+    pub(crate) fn sections(&self, choices: &Choices<T>) -> Sections {
         let Choices { plan, scheme, anchors: grid, .. } = choices;
-        let mut sections: Vec<(SectionId, Cow<'static, [u8]>)> = Vec::new();
+        let mut sections: Sections = Vec::new();
         if let Some(specials) = self.specials {
             sections.push((SectionId::MaskValues, specials.write_values().into()));
             sections.push((SectionId::MaskFlags, mask::write(&specials.mask, self.dims).into()));
@@ -123,22 +133,26 @@ impl<T: Value> Task<'_, T> {
         sections
     }
 
-    /// The chunk of these tiles.
-    pub(crate) fn finish(&self, choices: &Choices<T>, tiles: CodedTiles) -> CodedChunk {
-        let mut sections = self.sections(choices);
+    /// The chunk of these steps, of the sections before those of the tiles, and of these tiles; `worst` is the anchors' worst error.
+    pub(crate) fn finish(&self, steps: Vec<u64>, mut sections: Sections, worst: f64, tiles: CodedTiles) -> CodedChunk {
         sections.push((SectionId::TileLengths, tiles.lengths.into()));
         sections.push((SectionId::Tiles, tiles.payload.into()));
         let levels = Levels { local: 0, global: 0 };
-        let chunk = Chunk { kind: ChunkKind::Closed, levels, steps: choices.step_bits(), sections, tile: Some(self.shape) };
-        (chunk, choices.anchors.worst.max(tiles.worst), tiles.escapes)
+        let chunk = Chunk { kind: ChunkKind::Closed, levels, steps, sections, tile: Some(self.shape) };
+        (chunk, worst.max(tiles.worst), tiles.escapes)
     }
 }
 
 impl<T: Value> Choices<T> {
     /// The bits of the steps, for the chunk's header.
     pub(crate) fn step_bits(&self) -> Vec<u64> {
-        self.steps.iter().map(|step| step.to_bits_u64()).collect()
+        step_bits(&self.steps)
     }
+}
+
+/// As above.
+pub(crate) fn step_bits<T: Value>(steps: &[T]) -> Vec<u64> {
+    steps.iter().map(|step| step.to_bits_u64()).collect()
 }
 
 /// Codes a chunk.
@@ -153,7 +167,7 @@ pub(crate) fn code_chunk<T: Value>(task: &Task<'_, T>) -> CodedChunk {
         worst: strips.iter().fold(0.0, |worst, strip| strip.worst.max(worst)),
         escapes: strips.iter().map(|strip| strip.escapes).sum(),
     };
-    task.finish(&choices, tiles)
+    task.finish(choices.step_bits(), task.sections(&choices), choices.anchors.worst, tiles)
 }
 
 /// The coded tiles of a strip.
@@ -218,18 +232,18 @@ pub(crate) fn sizes_fit(shape: TileShape, dims: Dims, chunk: &ChunkHeader) -> bo
 /// Tiles whose symbols are kept at a time, at least.
 const TILES_AT_ONCE: usize = 2048;
 
-/// A chunk's parts but for its tiles.
+/// A chunk's parts but for its anchors and tiles.
 pub(crate) struct Parts<T> {
-    pub(crate) plan: Plan,
     pub(crate) scheme: Scheme<T>,
-    /// As the tiles that do not store them exactly have them.
-    pub(crate) anchors: Vec<T>,
+    /// The anchors' step.
+    #[cfg(feature = "cuda")]
+    pub(crate) anchor_step: T,
     pub(crate) specials: Option<Specials<T>>,
 }
 
 impl<T: Value> Parts<T> {
     /// From a chunk whose sections have the right sizes.
-    pub(crate) fn read(shape: TileShape, dims: Dims, chunk: &Chunk<'_>) -> Result<Self> {
+    pub(crate) fn read(plan: &Plan, dims: Dims, chunk: &Chunk<'_>) -> Result<Self> {
         let corrupt = |what: &str| Error::Corrupt(what.into());
         let values = chunk.section(SectionId::MaskValues);
         let specials = if values.is_empty() {
@@ -238,24 +252,34 @@ impl<T: Value> Parts<T> {
             let mask = mask::read(chunk.section(SectionId::MaskFlags), dims);
             Some(Specials::<T>::with_mask(mask.ok_or_else(|| corrupt("the mask of special values is not one"))?, values)?)
         };
-        let plan = Plan::new(dims, shape);
-        let predictors = predictors(&plan, chunk)?;
+        let predictors = predictors(plan, chunk)?;
         let steps: Vec<T> = chunk.steps.iter().map(|&bits| T::from_bits_u64(bits)).collect();
         if !steps.iter().all(|step| step.is_finite() && *step > T::ZERO) {
             return Err(corrupt("a step is not a number greater than 0"));
         }
-        let scheme = Scheme::new(&steps, predictors);
-        let anchors =
-            anchors::read(&plan, chunk.section(SectionId::Anchors)).ok_or_else(|| corrupt("the anchors are not as many as tiles"))?;
-        let anchors = anchors.into_iter().map(|steps| scheme.anchors.reconstruct(steps)).collect();
-        Ok(Self { plan, scheme, anchors, specials })
+        Ok(Self {
+            scheme: Scheme::new(&steps, predictors),
+            #[cfg(feature = "cuda")]
+            anchor_step: steps[steps.len() - 1],
+            specials,
+        })
+    }
+
+    /// A chunk's anchors, as the tiles that do not store them exactly have them.
+    fn anchors(&self, plan: &Plan, chunk: &Chunk<'_>) -> Result<Vec<T>> {
+        let steps = anchors::read(plan, chunk.section(SectionId::Anchors));
+        let steps = steps.ok_or_else(|| Error::Corrupt("the anchors are not as many as tiles".into()))?;
+        Ok(steps.into_iter().map(|steps| self.scheme.anchors.reconstruct(steps)).collect())
     }
 }
 
 /// Decodes a chunk, whose sections have the right sizes, into `out`, its nodes in C order; special values are put in place.
 pub(crate) fn decode_chunk<T: Value>(shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
     debug_assert_eq!(out.len() as u64, count(dims));
-    let Parts { plan, scheme, mut anchors, specials, .. } = Parts::<T>::read(shape, dims, chunk)?;
+    let plan = Plan::new(dims, shape);
+    let parts = Parts::<T>::read(&plan, dims, chunk)?;
+    let mut anchors = parts.anchors(&plan, chunk)?;
+    let Parts { scheme, specials, .. } = parts;
     let mask = specials.as_ref().map(|specials| &specials.mask);
     let tiles = cut_tiles(&plan, chunk)?;
 

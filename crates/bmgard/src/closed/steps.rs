@@ -2,7 +2,6 @@
 
 use bmgard_core::closed::Quantiser;
 
-use super::encode::Source;
 use super::plan::Plan;
 use crate::Value;
 
@@ -11,7 +10,7 @@ const SHRINKING: f64 = 0.9;
 const LEAST_SHARE: f64 = 0.25;
 
 /// The share of residuals that are 0 from which on coarser levels get smaller steps.
-pub(super) const MOSTLY_ZEROS: f64 = 0.9;
+pub(crate) const MOSTLY_ZEROS: f64 = 0.9;
 
 /// [`Quantiser::widest_step`], or the least number of the type where that is 0: the check of each value escapes what such a step breaks.
 fn widest<T: Value>(bound: f64) -> T {
@@ -20,17 +19,24 @@ fn widest<T: Value>(bound: f64) -> T {
 }
 
 /// Equal steps of twice the bound, where the sample does not ask for others; the finest level's first, the anchors' last.
-pub(super) fn equal<T: Value>(plan: &Plan, source: &Source<'_, T>, sample: &[T]) -> Vec<T> {
-    vec![near_ulp(source, sample).unwrap_or_else(|| widest(source.bound)); plan.shape.levels() + 1]
+pub(crate) fn equal<T: Value>(plan: &Plan, bound: f64, sample: &[T]) -> Vec<T> {
+    vec![near_ulp(bound, sample).unwrap_or_else(|| widest(bound)); plan.shape.levels() + 1]
+}
+
+/// [`equal`] where no magnitude is above `greatest`, if that is enough to tell that the sample does not ask for others.
+#[cfg(feature = "cuda")]
+pub(crate) fn equal_below<T: Value>(plan: &Plan, bound: f64, greatest: T) -> Option<Vec<T>> {
+    let exponent = greatest.exponent_field() as usize;
+    (exponent == 0 || is_wide::<T>(bound, exponent)).then(|| vec![widest(bound); plan.shape.levels() + 1])
 }
 
 /// Steps that shrink with the level. Errors of coarse nodes spread to all that are predicted from them, so at ratios where nearly all
 /// symbols are 0 a few more bits for those pay.
-pub(super) fn shrinking<T: Value>(plan: &Plan, source: &Source<'_, T>) -> Vec<T> {
+pub(crate) fn shrinking<T: Value>(plan: &Plan, bound: f64) -> Vec<T> {
     let mut share = 1.0;
     (0..=plan.shape.levels())
         .map(|_| {
-            let step = widest(source.bound * share);
+            let step = widest(bound * share);
             share = (share * SHRINKING).max(LEAST_SHARE);
             step
         })
@@ -48,18 +54,23 @@ pub(crate) fn stride(values: usize) -> usize {
 /// A bound of fewer units in the last place of the greatest value than this asks for steps that are whole numbers of such units.
 const FEW_UNITS: f64 = 8.0;
 
+/// Whether the bound is many units in the last place of values up to those with this exponent field.
+fn is_wide<T: Value>(bound: f64, exponent: usize) -> bool {
+    bound >= FEW_UNITS * unit::<T>(exponent)
+}
+
 /// Where the bound is not much more than a unit in the last place, a step that is an odd number of those: values and predictions are
 /// multiples of the unit, and a step that is none would miss many values by more than the bound.
-fn near_ulp<T: Value>(source: &Source<'_, T>, sample: &[T]) -> Option<T> {
+fn near_ulp<T: Value>(bound: f64, sample: &[T]) -> Option<T> {
     let mut counts = vec![0u32; 1 << 11];
     sample.iter().for_each(|value| counts[value.exponent_field() as usize] += 1);
     let greatest = counts.iter().rposition(|&count| count > 0).filter(|&exponent| exponent > 0)?;
-    if source.bound >= FEW_UNITS * unit::<T>(greatest) {
+    if is_wide::<T>(bound, greatest) {
         return None;
     }
     let commonest = (1..counts.len()).max_by_key(|&exponent| counts[exponent])?;
     let unit = unit::<T>(commonest);
-    let whole = (source.bound / unit).floor();
+    let whole = (bound / unit).floor();
     let step = T::from_f64((2.0 * whole + 1.0) * unit);
     (step.is_finite() && step > T::ZERO).then_some(step)
 }

@@ -21,7 +21,10 @@ pub(super) const STATISTICS: usize = WORST + 4;
 /// Remainders of sections.
 pub(super) const CHECKSUMS: usize = STATISTICS + 3;
 const CHECKSUM_COUNT: usize = 2 * LEVELS + 8;
-const NUMBERS: usize = CHECKSUMS + CHECKSUM_COUNT;
+/// What was found while closed tiles were coded.
+pub(super) const CLOSED: usize = CHECKSUMS + CHECKSUM_COUNT;
+pub(super) const CLOSED_COUNT: usize = 40;
+const NUMBERS: usize = CLOSED + CLOSED_COUNT;
 /// Counts of a level's tokens, at most.
 const COUNTS: usize = 640;
 

@@ -3,6 +3,8 @@
 #![allow(clippy::too_many_arguments, reason = "stages take what their kernels take")]
 
 mod archive;
+mod boxes;
+mod choices;
 mod closed;
 mod event;
 mod levels;
@@ -64,6 +66,10 @@ pub(crate) struct Cuda {
     pool: Arc<Pool>,
     /// Tables of dimensions that were solved along, by length and bytes of a value.
     tables: RefCell<Vec<Tables>>,
+    /// How fields were cut into closed tiles, the last one used last.
+    layouts: RefCell<Vec<Arc<closed::Layout>>>,
+    /// Whether blocks that wait for each other are launched together, where the device can run them so.
+    pub(crate) together: bool,
     staging: Staging,
     mail: Mail,
     stream: Stream,
@@ -157,6 +163,7 @@ impl Loaded {
             let context = Context::new(device)?;
             let module = Module::from_ptx(&ptx, &[])?;
             stages::allow_shared_memory(&module)?;
+            boxes::allow_shared_memory(&module)?;
             Ok(Ok(Self { module, context, tested: OnceLock::new() }))
         };
         match load() {
@@ -191,6 +198,8 @@ impl Cuda {
         let mut cuda = Self {
             pool: Arc::default(),
             tables: RefCell::default(),
+            layouts: RefCell::default(),
+            together: true,
             staging: Staging::default(),
             mail: Mail::new()?,
             stream: stream()?,

@@ -307,7 +307,7 @@ impl Cuda {
                 self.compare_checksums(&header, &spans)
             }
             ChunkKind::Closed if header.section(SectionId::MaskValues).is_none() => {
-                let restored = self.restore_closed(dims, &header, address, values, &spans);
+                let restored = self.restore_closed(dims, &header, header_bytes, address, values, &spans);
                 match restored {
                     Ok(true) => Ok(()),
                     Ok(false) => self.restore_by_host(dims, d, header, address, values),

@@ -82,14 +82,17 @@ const DECODE_SHARED: u32 = 24576 + 1024 + 784;
 pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<()> {
     for stored in [<f32 as DeviceValue>::STORED, <f64 as DeviceValue>::STORED].into_iter().flatten() {
         for kind in ["", "tiles_"] {
-            let function = module.get_function(format!("decode_{kind}{}", stored.name))?;
-            let most = FunctionAttribute::MaxDynamicSharedSizeBytes;
-            // SAFETY: the function is one of the module's.
-            let set = unsafe { set_function_attribute(function.to_raw().cast(), most, decode_shared(stored) as i32) };
-            set.map_err(|_| CudaError::InvalidValue)?;
+            set_most_shared(&module.get_function(format!("decode_{kind}{}", stored.name))?, decode_shared(stored) as i32)?;
         }
     }
     Ok(())
+}
+
+/// Lets a kernel have so many bytes of shared memory at a launch.
+pub(super) fn set_most_shared(function: &cust::function::Function<'_>, bytes: i32) -> CudaResult<()> {
+    // SAFETY: the function is one of a module's.
+    unsafe { set_function_attribute(function.to_raw().cast(), FunctionAttribute::MaxDynamicSharedSizeBytes, bytes) }
+        .map_err(|_| CudaError::InvalidValue)
 }
 
 /// Bytes of shared memory of a block that decodes.
