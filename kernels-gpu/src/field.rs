@@ -18,7 +18,7 @@ pub const BLOCK: u32 = 256;
 /// Nearly all values are seen to have a smaller error than one that was met before, which needs no f64: if the difference that f32
 /// rounds is below a number of that type, so is the true one.
 pub(crate) struct Check<T> {
-    values: *const T,
+    pub(crate) values: *const T,
     mask: *const u32,
     bound: f64,
     broken: *mut u32,

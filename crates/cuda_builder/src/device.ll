@@ -292,4 +292,27 @@ define i64 @__cuda_std_load_readonly_64(ptr %p) alwaysinline nounwind {
   %r = load i64, ptr addrspace(1) %g, align 8, !invariant.load !0
   ret i64 %r
 }
+
+; Copies from global to shared memory that need no register, and that nothing waits for until it asks.
+
+declare void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3), ptr addrspace(1))
+declare void @llvm.nvvm.cp.async.ca.shared.global.8(ptr addrspace(3), ptr addrspace(1))
+declare void @llvm.nvvm.cp.async.wait.all()
+
+define void @__cuda_std_copy_async_32(ptr %to, ptr %from) alwaysinline nounwind {
+  %s = addrspacecast ptr %to to ptr addrspace(3)
+  %g = addrspacecast ptr %from to ptr addrspace(1)
+  call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %s, ptr addrspace(1) %g)
+  ret void
+}
+define void @__cuda_std_copy_async_64(ptr %to, ptr %from) alwaysinline nounwind {
+  %s = addrspacecast ptr %to to ptr addrspace(3)
+  %g = addrspacecast ptr %from to ptr addrspace(1)
+  call void @llvm.nvvm.cp.async.ca.shared.global.8(ptr addrspace(3) %s, ptr addrspace(1) %g)
+  ret void
+}
+define void @__cuda_std_copy_async_wait() alwaysinline nounwind {
+  call void @llvm.nvvm.cp.async.wait.all()
+  ret void
+}
 !0 = !{}

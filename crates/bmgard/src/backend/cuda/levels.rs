@@ -22,8 +22,6 @@ pub trait DeviceValue: Real<Symbol: Pod + DeviceCopy> + Pod + DeviceCopy {
     const SUFFIX: &'static str;
     /// Symbols that a warp of the local levels' forward kernels stages in shared memory.
     const STAGED: u32;
-    /// Values that a warp of the local levels' check stashes there.
-    const STASHED: u32;
     /// How symbols may lie in memory: in full, and in half the width.
     const STORED: [Stored; 2];
 }
@@ -52,14 +50,12 @@ const I64: Stored = Stored { name: "i64", bytes: 8, bits: 64, threads: 64, decod
 impl DeviceValue for f32 {
     const SUFFIX: &'static str = "f32";
     const STAGED: u32 = 4 * 392;
-    const STASHED: u32 = 64 * 32;
     const STORED: [Stored; 2] = [I32, I16];
 }
 
 impl DeviceValue for f64 {
     const SUFFIX: &'static str = "f64";
     const STAGED: u32 = 0;
-    const STASHED: u32 = 0;
     const STORED: [Stored; 2] = [I64, I32];
 }
 
@@ -138,7 +134,7 @@ struct Sweep {
 const LOCAL_BLOCK: u32 = 128;
 const WARPS: u32 = LOCAL_BLOCK / 32;
 const TILES: u32 = 4;
-/// Values of shared memory that a warp of a local level's kernel needs.
+/// Values of shared memory that a warp of a local level's inverse kernels needs for rows.
 const ROWS: u32 = 25 * 32;
 /// Threads of a block of `kernels_gpu::global`.
 const BLOCK: u32 = 256;
@@ -149,6 +145,33 @@ const SOLVE_THREADS: u32 = 256;
 const SEGMENT: u32 = 1024;
 /// Values that a block of `kernels_gpu::field` checks.
 const CHECKED: u32 = 1024;
+
+/// Values of shared memory in which a warp stashes those of its tiles, in `d` dimensions.
+fn stashed(d: usize) -> u32 {
+    32 * 8u32.pow(d as u32 - 1)
+}
+
+/// Bytes of shared memory of a block of a local level's kernels that take values apart.
+fn decompose_shared<T: DeviceValue>(d: usize, stored: Stored) -> u32 {
+    (stashed(d) * size_of::<T>() as u32 + T::STAGED * stored.bytes as u32) * WARPS
+}
+
+/// Bytes of shared memory of a block of those that check.
+fn check_shared<T: DeviceValue>(d: usize) -> u32 {
+    (ROWS + stashed(d)) * size_of::<T>() as u32 * WARPS
+}
+
+/// The local levels' kernels that may need more shared memory than a block has unless it is asked for, and how many bytes: less than 99
+/// KiB, which all devices have.
+pub(super) fn large_local_kernels<T: DeviceValue>() -> impl Iterator<Item = (String, u32)> {
+    T::STORED.into_iter().flat_map(|stored| {
+        let suffix = format!("3d_{}_{}", T::SUFFIX, stored.name);
+        [
+            (format!("decompose_local_{suffix}"), decompose_shared::<T>(3, stored)),
+            (format!("check_local_{suffix}"), check_shared::<T>(3)),
+        ]
+    })
+}
 
 /// What decoded values are compared with.
 #[derive(Clone, Copy)]
@@ -200,7 +223,7 @@ impl Cuda {
     ) -> Result<Buffer<T>> {
         let (shape, blocks) = Self::local_launch(level)?;
         let coarse = self.buffer(count(level.coarse) as usize)?;
-        let shared = (ROWS * size_of::<T>() as u32 + T::STAGED * symbols.stored.bytes as u32) * WARPS;
+        let shared = decompose_shared::<T>(d, symbols.stored);
         queue!(
             self,
             format!("decompose_local_{d}d_{}", symbols.suffix()),
@@ -256,7 +279,7 @@ impl Cuda {
         queue!(
             self,
             format!("check_local_{d}d_{}", symbols.suffix()),
-            (blocks, LOCAL_BLOCK, (ROWS + T::STASHED) * WARPS * size_of::<T>() as u32),
+            (blocks, LOCAL_BLOCK, check_shared::<T>(d)),
             (
                 shape,
                 symbols.pointer(),

@@ -13,7 +13,7 @@ use cust::module::Module;
 
 use super::archive::{PatchSections, Starts, groups, patch_blocks};
 use super::event::Event;
-use super::levels::{DeviceValue, LevelSymbols, Original, Stored, check_size, narrow, narrow_levels};
+use super::levels::{DeviceValue, LevelSymbols, Original, Stored, check_size, large_local_kernels, narrow, narrow_levels};
 use super::mail::{BAD, BAD_PATCHES, BROKEN, WORST};
 use super::memory::Buffer;
 use super::{Cuda, SIDE_STREAMS, failed, queue};
@@ -78,16 +78,17 @@ const SMALL: i64 = 128;
 /// Bytes of shared memory that the warps of a block share to code with, and to decode with.
 const ENCODE_SHARED: u32 = 7152;
 const DECODE_SHARED: u32 = 24576 + 1024 + 784;
-/// Lets the kernels that decode have more shared memory than a block has unless it is asked for: less than 99 KiB, which all devices have.
+/// Lets kernels have more shared memory than a block has unless it is asked for: less than 99 KiB, which all devices have.
 pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<()> {
-    for stored in [<f32 as DeviceValue>::STORED, <f64 as DeviceValue>::STORED].into_iter().flatten() {
-        for kind in ["", "tiles_"] {
-            let function = module.get_function(format!("decode_{kind}{}", stored.name))?;
-            let most = FunctionAttribute::MaxDynamicSharedSizeBytes;
-            // SAFETY: the function is one of the module's.
-            let set = unsafe { set_function_attribute(function.to_raw().cast(), most, decode_shared(stored) as i32) };
-            set.map_err(|_| CudaError::InvalidValue)?;
-        }
+    let stored = [<f32 as DeviceValue>::STORED, <f64 as DeviceValue>::STORED].into_iter().flatten();
+    let decode = stored.flat_map(|stored| ["", "tiles_"].map(|kind| (format!("decode_{kind}{}", stored.name), decode_shared(stored))));
+    let local = large_local_kernels::<f32>().chain(large_local_kernels::<f64>());
+    for (name, bytes) in decode.chain(local) {
+        let function = module.get_function(name)?;
+        let most = FunctionAttribute::MaxDynamicSharedSizeBytes;
+        // SAFETY: the function is one of the module's.
+        let set = unsafe { set_function_attribute(function.to_raw().cast(), most, bytes as i32) };
+        set.map_err(|_| CudaError::InvalidValue)?;
     }
     Ok(())
 }
