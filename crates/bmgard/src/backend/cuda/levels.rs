@@ -140,7 +140,7 @@ const ROWS: u32 = 25 * 32;
 const BLOCK: u32 = 256;
 /// Threads of a block of its kernels that work on rows, and of those that solve.
 const ROW_BLOCK: u32 = 128;
-const SOLVE_THREADS: u32 = 256;
+const SOLVE_THREADS: u32 = 128;
 /// Nodes in a segment of the coarsest array.
 const SEGMENT: u32 = 1024;
 /// Values that a block of `kernels_gpu::field` checks.
@@ -166,10 +166,7 @@ fn check_shared<T: DeviceValue>(d: usize) -> u32 {
 pub(super) fn large_local_kernels<T: DeviceValue>() -> impl Iterator<Item = (String, u32)> {
     T::STORED.into_iter().flat_map(|stored| {
         let suffix = format!("3d_{}_{}", T::SUFFIX, stored.name);
-        [
-            (format!("decompose_local_{suffix}"), decompose_shared::<T>(3, stored)),
-            (format!("check_local_{suffix}"), check_shared::<T>(3)),
-        ]
+        [(format!("decompose_local_{suffix}"), decompose_shared::<T>(3, stored)), (format!("check_local_{suffix}"), check_shared::<T>(3))]
     })
 }
 
@@ -521,8 +518,8 @@ impl Cuda {
 
     /// A copy of an array of the host.
     pub(super) fn upload<S: Pod + DeviceCopy>(&self, values: &[S]) -> Result<Buffer<S>> {
-        let buffer = self.buffer(values.len())?;
-        buffer.write(values, &self.stream)?;
+        let buffer: Buffer<S> = self.buffer(values.len())?;
+        self.send(bytemuck::cast_slice(values), buffer.pointer().as_raw(), &self.stream)?;
         Ok(buffer)
     }
 }

@@ -93,6 +93,9 @@ use queue;
 /// Streams beside the main one: levels after the finest are small, and take their time whatever their size.
 const SIDE_STREAMS: usize = 4;
 
+/// The one on which the finest level is coded: most of the work, for which all else must not wait.
+const FINEST_STREAM: usize = 1;
+
 /// The one for checksums, which goes with none of the levels.
 const CHECKSUM_STREAM: usize = SIDE_STREAMS;
 
@@ -186,14 +189,19 @@ impl Cuda {
         }
         let loaded = Loaded::get(index)?;
         CurrentContext::set_current(&loaded.context).map_err(|error| unavailable(describe(error)))?;
-        let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| unavailable(describe(error)));
-        let side = (0..=CHECKSUM_STREAM).map(|_| stream()).collect::<Result<_>>()?;
+        let priorities = CurrentContext::get_stream_priority_range().map_err(|error| unavailable(describe(error)))?;
+        // What the driver counts down from the least priority.
+        let stream = |above: i32| {
+            let priority = (priorities.least - above).max(priorities.greatest);
+            Stream::new(StreamFlags::NON_BLOCKING, Some(priority)).map_err(|error| unavailable(describe(error)))
+        };
+        let side = (0..=CHECKSUM_STREAM).map(|index| stream(if index == FINEST_STREAM { 0 } else { 2 })).collect::<Result<_>>()?;
         let mut cuda = Self {
             pool: Arc::default(),
             tables: RefCell::default(),
             staging: Staging::default(),
             mail: Mail::new()?,
-            stream: stream()?,
+            stream: stream(1)?,
             side,
             loaded: Arc::clone(&loaded),
         };
@@ -208,6 +216,21 @@ impl Cuda {
             let done = event::Event::new()?;
             done.record(side)?;
             done.hold(&self.stream)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a copy of bytes to the device: small ones through page-locked memory. They may change when it returns.
+    fn send(&self, bytes: &[u8], to: u64, stream: &Stream) -> Result<()> {
+        /// Bytes that are small.
+        const SMALL: usize = 64 << 10;
+        if bytes.len() > SMALL {
+            // SAFETY: the caller's address has room; the driver has read pageable memory when the call returns.
+            return memory::check(unsafe { cust::sys::cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), stream.as_inner()) });
+        }
+        if !self.mail.send(bytes, to, stream)? {
+            self.finish_all()?;
+            self.mail.send(bytes, to, stream)?;
         }
         Ok(())
     }

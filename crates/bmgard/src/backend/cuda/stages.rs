@@ -11,12 +11,12 @@ use cust::error::{CudaError, CudaResult};
 use cust::memory::{DeviceCopy, DevicePointer};
 use cust::module::Module;
 
-use super::archive::{PatchSections, Starts, groups, patch_blocks};
+use super::archive::{PatchSections, Starts, Target, groups, patch_blocks};
 use super::event::Event;
 use super::levels::{DeviceValue, LevelSymbols, Original, Stored, check_size, large_local_kernels, narrow, narrow_levels};
 use super::mail::{BAD, BAD_PATCHES, BROKEN, WORST};
 use super::memory::Buffer;
-use super::{Cuda, SIDE_STREAMS, failed, queue};
+use super::{Cuda, FINEST_STREAM, SIDE_STREAMS, failed, queue};
 use crate::archive::Chunk;
 use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, FieldStatistics, Stream, Verdict};
@@ -71,6 +71,8 @@ impl CodedLevel {
 const TILES: u32 = 3;
 /// Warps of a block of `kernels_gpu::coding` that counts.
 const COUNT_WARPS: u32 = 2;
+/// Threads of a block of `kernels_gpu::coding` that fills a table.
+const TABLE_BLOCK: u32 = 512;
 /// Counts of a level's three contexts.
 const BOOKS: usize = CLASSES * TOKENS;
 /// Symbols of -SMALL ..= SMALL - 1 have a table of codes of their own.
@@ -132,7 +134,7 @@ pub(super) struct Room {
     pub(super) slot_words: u32,
     pub(super) lengths: Buffer<u16>,
     pub(super) starts: Starts,
-    overflow: Buffer<u32>,
+    pub(super) overflow: Buffer<u32>,
 }
 
 impl Room {
@@ -163,7 +165,7 @@ pub(crate) struct Coded {
     mask: DevicePointer<u32>,
     pub(super) room: Room,
     most_words: u32,
-    done: Event,
+    pub(super) done: Event,
 }
 
 /// What a check found, or will find.
@@ -171,7 +173,7 @@ pub(crate) struct Check {
     n: u32,
     flags: Buffer<u32>,
     counts: Buffer<u32>,
-    starts: Starts,
+    pub(super) starts: Starts,
     worst: Buffer<u64>,
     done: Event,
 }
@@ -219,34 +221,40 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
     ) -> Result<Symbols<T>> {
         self.enter()?;
         let narrow = narrow_levels(plan, quantisers, range);
-        let new = |(level, narrow)| LevelSymbols::new(self, level, narrow);
-        let levels = plan.levels.iter().zip(narrow).map(new).collect::<Result<Vec<_>>>()?;
-        let rooms = plan.levels.iter().zip(&levels).map(|(level, symbols)| Room::new(self, level, symbols.stored).map(Some));
-        let counts: Buffer<u32> = self.buffer(plan.levels.len() * BOOKS)?;
-        counts.clear(&self.stream)?;
         let mut symbols = Symbols {
-            rooms: RefCell::new(rooms.collect::<Result<_>>()?),
-            levels,
-            counts: Some(counts),
+            levels: Vec::with_capacity(plan.levels.len()),
+            rooms: RefCell::default(),
+            counts: None,
             counted: plan.levels.iter().map(|_| Event::new()).collect::<Result<_>>()?,
         };
         let mut coarse: Option<Buffer<T>> = None;
         for (index, (level, &quantiser)) in plan.levels.iter().zip(quantisers).enumerate() {
             let now = coarse.as_ref().unwrap_or(values);
-            let level_symbols = &mut symbols.levels[index];
-            coarse = match level.kind {
+            let mut level_symbols = LevelSymbols::new(self, level, narrow[index])?;
+            let left = match level.kind {
                 LevelKind::Local => {
-                    Some(self.decompose_local(level, plan.d, now, coding_mask(mask, index), quantiser, open_loop, level_symbols)?)
+                    Some(self.decompose_local(level, plan.d, now, coding_mask(mask, index), quantiser, open_loop, &level_symbols)?)
                 }
-                LevelKind::Global => Some(self.decompose_global(level, now, quantiser, open_loop, level_symbols)?),
+                LevelKind::Global => Some(self.decompose_global(level, now, quantiser, open_loop, &mut level_symbols)?),
                 LevelKind::Coarsest => {
-                    self.difference(level, now, quantiser, level_symbols)?;
+                    self.difference(level, now, quantiser, &level_symbols)?;
                     None
                 }
             };
             if level.kind != LevelKind::Global {
                 level_symbols.ready.record(&self.stream)?;
             }
+            symbols.levels.push(level_symbols);
+            if index == 0 {
+                // Once the device has something to do, and before any memory is given back.
+                let stored = |index: usize| T::STORED[usize::from(narrow[index])];
+                let rooms = plan.levels.iter().enumerate().map(|(index, level)| Room::new(self, level, stored(index)).map(Some));
+                symbols.rooms = RefCell::new(rooms.collect::<Result<_>>()?);
+                let counts: Buffer<u32> = self.buffer(plan.levels.len() * BOOKS)?;
+                counts.clear(&self.side[0])?;
+                symbols.counts = Some(counts);
+            }
+            coarse = left;
             self.count(CodedLevel::new(level, plan.d)?, coding_mask(mask, index), &symbols, index)?;
         }
         Ok(symbols)
@@ -272,7 +280,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         let room = room.ok_or_else(|| Error::Device("a level was coded before".into()))?;
         let (level, level_symbols) = (&plan.levels[index], &symbols.levels[index]);
         let stream = &self.side[encode_stream(index)];
-        room.codes.write(&codes(books), stream)?;
+        self.send(bytemuck::cast_slice(&codes(books)), room.codes.pointer().as_raw(), stream)?;
         level_symbols.ready.hold(stream)?;
         let coded = Coded {
             index,
@@ -372,7 +380,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         if patches > 0 {
             let sizes = patch_sizes::<T>(check.n, patches);
             let [counts, offsets, out]: [Buffer<u8>; 3] = [self.buffer(sizes[0])?, self.buffer(sizes[1])?, self.buffer(sizes[2])?];
-            self.write_patch_sections(&check, values, [&counts, &offsets, &out].map(|section| section.pointer().as_raw()))?;
+            self.write_patch_sections(&check, values, [&counts, &offsets, &out].map(|section| Target::at(section.pointer().as_raw())))?;
             let read = |section: &Buffer<u8>| section.read(section.len(), &self.stream);
             verdict.patches = Patches { counts: read(&counts)?, offsets: read(&offsets)?, values: read(&out)? };
         }
@@ -410,7 +418,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         let inputs = self.load_streams(plan, streams)?;
         let sources: Vec<Source> = inputs.iter().map(Input::source).collect();
         let values: Buffer<T> = self.buffer(out.len())?;
-        self.reconstruct_into(plan, mask, books, &sources, quantisers, None, &values)?;
+        self.reconstruct_into(plan, mask, books, &sources, quantisers, None, &[], &values)?;
         self.store(values, out)
     }
 }
@@ -439,14 +447,21 @@ fn misfit() -> Error {
 
 /// The stream that a level is coded on: the finest is most of the work, the others follow each other.
 pub(super) fn encode_stream(index: usize) -> usize {
-    1 + usize::from(index > 0)
+    FINEST_STREAM + usize::from(index > 0)
+}
+
+/// The stream that a level is decoded on.
+fn decode_stream(index: usize) -> usize {
+    (FINEST_STREAM + index.min(SIDE_STREAMS - 1)) % SIDE_STREAMS
 }
 
 /// The stages' parts.
 impl Cuda {
     /// Waits for all streams.
     pub(crate) fn finish_all(&self) -> Result<()> {
-        self.side.iter().chain([&self.stream]).try_for_each(|stream| stream.synchronize().map_err(failed))
+        self.side.iter().chain([&self.stream]).try_for_each(|stream| stream.synchronize().map_err(failed))?;
+        self.mail.collected();
+        Ok(())
     }
 
     /// Queues counting a level's tokens, beside the main stream.
@@ -514,8 +529,8 @@ impl Cuda {
         Ok((self.mail.number(BROKEN), f64::from_bits(self.mail.number(WORST))))
     }
 
-    /// Queues the sections of the patches that a check found, to these addresses: counts, offsets, values.
-    pub(super) fn write_patch_sections<T: DeviceValue>(&self, check: &Check, values: &Buffer<T>, sections: [u64; 3]) -> Result<()> {
+    /// Queues the sections of the patches that a check found, to these places: counts, offsets, values.
+    pub(super) fn write_patch_sections<T: DeviceValue>(&self, check: &Check, values: &Buffer<T>, sections: [Target; 3]) -> Result<()> {
         let [counts, offsets, out] = sections;
         self.count_patches(&self.stream, check.n, &check.counts, counts)?;
         self.write_patches(&self.stream, &check.flags, values, &check.starts, offsets, out)
@@ -558,7 +573,7 @@ impl Cuda {
         ready.record(&self.stream)?;
         // The coarsest first: it is the first to be recomposed.
         for (index, level) in plan.levels.iter().enumerate().rev() {
-            let stream = &self.side[index.min(SIDE_STREAMS - 1)];
+            let stream = &self.side[decode_stream(index)];
             let (symbols, source) = (&levels[index], &sources[index]);
             let coded = CodedLevel::new(level, plan.d)?;
             ready.hold(stream)?;
@@ -599,7 +614,7 @@ impl Cuda {
         codes.resize(plan.levels.len() * BOOKS, 0);
         let (codes, count) = (self.upload(&codes)?, plan.levels.len() * CLASSES);
         let tables: Buffer<u16> = self.buffer(count << MAX_LENGTH)?;
-        queue!(self, "fill_tables", (16 * count as u32, 256, 0), (codes.pointer(), tables.pointer()))?;
+        queue!(self, "fill_tables", (count as u32, TABLE_BLOCK, 0), (codes.pointer(), tables.pointer()))?;
         Ok(tables)
     }
 
@@ -621,7 +636,7 @@ impl Cuda {
         }
     }
 
-    /// Decodes and recomposes a chunk, and puts its patches in.
+    /// Decodes and recomposes a chunk, and puts its patches in; the checksums of spans are there afterwards too.
     ///
     /// # Errors
     /// [`Error::Corrupt`] where bits are no codes, or lengths, payloads and patches contradict each other.
@@ -633,13 +648,19 @@ impl Cuda {
         sources: &[Source],
         quantisers: &[Quantiser<T>],
         patches: Option<PatchSections>,
+        checked: &[(u64, u64)],
         values: &Buffer<T>,
     ) -> Result<()> {
         let contradiction = || Error::Corrupt("the patches contradict each other".into());
         let starts = self.starts(patch_blocks(values.len() as u32))?;
         let bad: Buffer<u32> = self.buffer(1)?;
+        let mut remainders = None;
         for optimistic in [true, false] {
             let decoding = self.queue_decode(plan, mask, books, sources, optimistic)?;
+            if remainders.is_none() {
+                // Beside it: nothing waits for them but the end.
+                remainders = Some(self.queue_checksums(checked)?);
+            }
             self.recompose_into(plan, &decoding.symbols, quantisers, values)?;
             if let Some(sections) = patches {
                 bad.clear(&self.stream)?;
