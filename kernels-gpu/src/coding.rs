@@ -1454,7 +1454,7 @@ macro_rules! kernels {
         /// Decodes each segment of a level that is not one of three-dimensional tiles. Sets bit 0 of `bad` where bits are no code or do not end
         /// where their segment does, bit 1 where a symbol does not fit its place.
         ///
-        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 512, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 1024 + 784 bytes, and for each warp 32 rows of
+        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 640, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 1024 + 784 bytes, and for each warp 32 rows of
         /// 32 symbols and 68 bytes (72 for i64).
         ///
         /// # Safety
@@ -1512,7 +1512,7 @@ macro_rules! kernels {
     };
 }
 
-kernels!(i32, i16, 256, 4, 512, count_tokens_i16, encode_i16, decode_i16, decode_tiles_i16);
+kernels!(i32, i16, 256, 4, 640, count_tokens_i16, encode_i16, decode_i16, decode_tiles_i16);
 kernels!(i32, i32, 128, 2, 256, count_tokens_i32, encode_i32, decode_i32, decode_tiles_i32);
 kernels!(i64, i64, 128, 2, 128, count_tokens_i64, encode_i64, decode_i64, decode_tiles_i64);
 

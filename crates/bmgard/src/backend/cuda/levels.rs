@@ -35,17 +35,19 @@ pub struct Stored {
     pub(super) bytes: usize,
     /// Bits of a symbol.
     pub(super) bits: u32,
-    /// Threads of a block that codes them, and of one that decodes them.
+    /// Threads of a block that codes them.
     pub(super) threads: u32,
-    pub(super) decode_threads: u32,
+    /// Threads of a block that decodes them: two fill a multiprocessor of 228 KiB of shared memory, or, where a block can have no more
+    /// than 99 KiB, fit there.
+    pub(super) decode_threads: [u32; 2],
     /// Bits of a coded symbol that segments have room for at first, and the most that they may need: an escaped code and the extra bits
     /// of the greatest magnitude.
     pub(super) room: [u32; 2],
 }
 
-const I16: Stored = Stored { name: "i16", bytes: 2, bits: 16, threads: 256, decode_threads: 512, room: [14, 20 + 13] };
-const I32: Stored = Stored { name: "i32", bytes: 4, bits: 32, threads: 128, decode_threads: 256, room: [28, 20 + 30] };
-const I64: Stored = Stored { name: "i64", bytes: 8, bits: 64, threads: 64, decode_threads: 128, room: [56, 20 + 50] };
+const I16: Stored = Stored { name: "i16", bytes: 2, bits: 16, threads: 256, decode_threads: [640, 512], room: [14, 20 + 13] };
+const I32: Stored = Stored { name: "i32", bytes: 4, bits: 32, threads: 128, decode_threads: [256, 256], room: [28, 20 + 30] };
+const I64: Stored = Stored { name: "i64", bytes: 8, bits: 64, threads: 64, decode_threads: [128, 128], room: [56, 20 + 50] };
 
 impl DeviceValue for f32 {
     const SUFFIX: &'static str = "f32";

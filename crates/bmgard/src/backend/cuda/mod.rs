@@ -46,6 +46,8 @@ struct Loaded {
     // Dropped in this order: the module lives in the context.
     module: Module,
     context: Context,
+    /// Which numbers of threads decode here.
+    decode_threads: usize,
     /// Whether the kernels give the CPU's results here; told once.
     tested: OnceLock<std::result::Result<(), String>>,
 }
@@ -159,8 +161,8 @@ impl Loaded {
             }
             let context = Context::new(device)?;
             let module = Module::from_ptx(&ptx, &[])?;
-            stages::allow_shared_memory(&module)?;
-            Ok(Ok(Self { module, context, tested: OnceLock::new() }))
+            let decode_threads = stages::allow_shared_memory(&module)?;
+            Ok(Ok(Self { module, context, decode_threads, tested: OnceLock::new() }))
         };
         match load() {
             Ok(Ok(loaded)) => {

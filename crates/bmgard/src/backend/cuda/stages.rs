@@ -80,24 +80,31 @@ const SMALL: i64 = 128;
 /// Bytes of shared memory that the warps of a block share to code with, and to decode with.
 const ENCODE_SHARED: u32 = 7152;
 const DECODE_SHARED: u32 = 24576 + 1024 + 784;
-/// Lets kernels have more shared memory than a block has unless it is asked for: less than 99 KiB, which all devices have.
-pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<()> {
-    let stored = [<f32 as DeviceValue>::STORED, <f64 as DeviceValue>::STORED].into_iter().flatten();
-    let decode = stored.flat_map(|stored| ["", "tiles_"].map(|kind| (format!("decode_{kind}{}", stored.name), decode_shared(stored))));
-    let local = large_local_kernels::<f32>().chain(large_local_kernels::<f64>());
-    for (name, bytes) in decode.chain(local) {
+/// Lets kernels have more shared memory than a block has unless it is asked for: no more than 99 KiB, which all devices have, but for
+/// blocks that decode. Returns which of [`Stored::decode_threads`] those have.
+pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<usize> {
+    let allow = |name: String, bytes: u32| {
         let function = module.get_function(name)?;
         let most = FunctionAttribute::MaxDynamicSharedSizeBytes;
         // SAFETY: the function is one of the module's.
-        let set = unsafe { set_function_attribute(function.to_raw().cast(), most, bytes as i32) };
-        set.map_err(|_| CudaError::InvalidValue)?;
+        unsafe { set_function_attribute(function.to_raw().cast(), most, bytes as i32) }.map_err(|_| CudaError::InvalidValue)
+    };
+    large_local_kernels::<f32>().chain(large_local_kernels::<f64>()).try_for_each(|(name, bytes)| allow(name, bytes))?;
+    let decoders = |choice: usize| {
+        let stored = [<f32 as DeviceValue>::STORED, <f64 as DeviceValue>::STORED].into_iter().flatten();
+        let kernels = stored.flat_map(|stored| ["", "tiles_"].map(|kind| (format!("decode_{kind}{}", stored.name), stored)));
+        kernels.map(move |(name, stored)| (name, decode_shared(stored, stored.decode_threads[choice]))).collect::<Vec<_>>()
+    };
+    let allowed = |choice| decoders(choice).into_iter().try_for_each(|(name, bytes)| allow(name, bytes));
+    match allowed(0) {
+        Ok(()) => Ok(0),
+        Err(_) => allowed(1).map(|()| 1),
     }
-    Ok(())
 }
 
 /// Bytes of shared memory of a block that decodes.
-fn decode_shared(stored: Stored) -> u32 {
-    DECODE_SHARED + stored.decode_threads * (32 * stored.bytes as u32 + stored.bytes.max(4) as u32 + DECODE_RING)
+fn decode_shared(stored: Stored, threads: u32) -> u32 {
+    DECODE_SHARED + threads * (32 * stored.bytes as u32 + stored.bytes.max(4) as u32 + DECODE_RING)
 }
 
 /// Bytes of shared memory that every device gives a block.
@@ -579,12 +586,12 @@ impl Cuda {
             ready.hold(stream)?;
             self.scan::<u16>(stream, source.lengths, &starts[index])?;
             self.mail.receive(starts[index].sum().as_raw(), 8, index, stream)?;
-            let threads = symbols.stored.decode_threads;
+            let threads = symbols.stored.decode_threads[self.loaded.decode_threads];
             queue!(
                 self,
                 stream,
                 format!("decode_{}{}", if coded.kind == TILES { "tiles_" } else { "" }, symbols.stored.name),
-                (coded.segments.div_ceil(threads), threads, decode_shared(symbols.stored)),
+                (coded.segments.div_ceil(threads), threads, decode_shared(symbols.stored, threads)),
                 (
                     coded,
                     source.payload,
