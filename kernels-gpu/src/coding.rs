@@ -13,7 +13,7 @@ use cuda_std::atomic::intrinsics::{atomic_fetch_add_relaxed_u32_device, atomic_f
 use cuda_std::prelude::*;
 
 use crate::common::{Stored, load, load_symbol, running_sum, split};
-use crate::unroll::each8;
+use crate::unroll::{each4, each8};
 
 /// Threads of a block that counts.
 pub const BLOCK: u32 = 64;
@@ -264,6 +264,10 @@ fn is_whole<const KIND: u32>(level: &CodedLevel, mask: *const u32, first: u32, c
     if KIND != 3 || !mask.is_null() {
         return false;
     }
+    let fits = |axis: usize| level.tiles[axis] * TILE as u32 == level.dims[axis];
+    if fits(0) && fits(1) && fits(2) {
+        return true;
+    }
     let mut whole = true;
     let mut tile = first / Walk::details::<KIND>();
     let end = (first + count) / Walk::details::<KIND>();
@@ -357,7 +361,12 @@ enum Found<S> {
     Whole(*const S),
 }
 
-/// A lane's group of symbols and their classes, one a byte.
+/// Whether symbols lie in memory two in a word, which is as they are coded.
+const fn is_packed<S, P>() -> bool {
+    size_of::<S>() == 4 && size_of::<P>() == 2
+}
+
+/// A lane's group of symbols, two in a word where they are packed, and their classes, one a byte.
 ///
 /// # Safety
 /// The group is inside the coded symbols; in shared memory they are filled up, in place `coded` of them exist.
@@ -369,31 +378,43 @@ unsafe fn group<S: Symbol, P: Stored<S>>(
     whole_classes: *const u64,
     index: u32,
     coded: u32,
-) -> ([S; GROUP], u64) {
+) -> ([S; GROUP], [u32; GROUP / 2], u64) {
     let mut symbols = [S::default(); GROUP];
+    let mut pairs = [0; GROUP / 2];
     // SAFETY: the caller's.
     unsafe {
-        match *found {
-            Found::Compacted => {
-                each8!(|k| {
-                    symbols[k] = (*compacted.add(index as usize * GROUP + k)).get();
-                });
-                (symbols, *(classes as *const u64).add(index as usize))
-            }
-            Found::Whole(at) => {
-                let at = at.add(index as usize * GROUP);
-                if coded == GROUP as u32 {
-                    symbols = P::load_group(at);
-                } else {
-                    each8!(|k| {
-                        if (k as u32) < coded {
-                            symbols[k] = load_symbol(at.add(k));
-                        }
-                    });
+        let (at, kinds) = match *found {
+            Found::Compacted => (compacted.add(index as usize * GROUP), *(classes as *const u64).add(index as usize)),
+            Found::Whole(at) => (at.add(index as usize * GROUP), *whole_classes.add(index as usize)),
+        };
+        let shared = matches!(found, Found::Compacted);
+        if is_packed::<S, P>() {
+            // An even index is a multiple of 4 bytes.
+            let at = at as *const u32;
+            each4!(|pair| {
+                let first = 2 * pair as u32;
+                if shared {
+                    pairs[pair] = *at.add(pair);
+                } else if first + 1 < coded {
+                    pairs[pair] = intrinsics::load_readonly(at.add(pair));
+                } else if first < coded {
+                    pairs[pair] = u32::from(*(at.add(pair) as *const u16));
                 }
-                (symbols, *whole_classes.add(index as usize))
-            }
+            });
+            each4!(|pair| {
+                symbols[2 * pair] = S::from_i64(i64::from(pairs[pair] as i16));
+                symbols[2 * pair + 1] = S::from_i64(i64::from(pairs[pair] as i32 >> 16));
+            });
+        } else {
+            each8!(|k| {
+                if shared {
+                    symbols[k] = (*at.add(k)).get();
+                } else if (k as u32) < coded {
+                    symbols[k] = load_symbol(at.add(k));
+                }
+            });
         }
+        (symbols, pairs, kinds)
     }
 }
 
@@ -486,7 +507,7 @@ unsafe fn count<S: Symbol, P: Stored<S>, const KIND: u32>(
             let mut index = warp::lane_id();
             while index * (GROUP as u32) < live {
                 let coded = (live - index * GROUP as u32).min(GROUP as u32);
-                let (values, kinds) = group::<S, P>(&found, compacted, classes, whole_classes, index, coded);
+                let (values, _, kinds) = group::<S, P>(&found, compacted, classes, whole_classes, index, coded);
                 if values.iter().all(|&v| v == S::default()) {
                     zeros += 1 << (10 * (kinds & 3) as u32);
                 } else {
@@ -607,7 +628,7 @@ impl Append {
     }
 }
 
-/// Symbols of -SMALL ..= SMALL - 1 have a table of their own.
+/// Symbols of -SMALL ..= SMALL - 1 have a table of their own, by their low byte.
 const SMALL: i32 = 128;
 /// Entries of that table.
 const SMALLS: usize = CLASSES * 2 * SMALL as usize;
@@ -634,7 +655,7 @@ impl Codes {
     /// As above; the symbol is small.
     #[inline(always)]
     unsafe fn of_small<S: Symbol>(&self, class: u32, symbol: S) -> u32 {
-        let index = (symbol.to_i64() as i32 + SMALL) as u32 + class * 2 * SMALL as u32;
+        let index = symbol.to_i64() as u32 & 0xFF | class * 2 * SMALL as u32;
         // SAFETY: the symbol is small.
         unsafe { *self.small.add(index as usize) }
     }
@@ -738,15 +759,27 @@ unsafe fn encode_groups<S: Symbol + Spread, P: Stored<S>>(
     unsafe {
         let coded = live.saturating_sub(index * GROUP as u32).min(GROUP as u32);
         if coded > 0 {
-            (values, kinds) = group::<S, P>(found, room.compacted, room.classes, room.whole_classes, index, coded);
-            let (mut bits, mut spread) = (0, 0);
-            each8!(|k| {
-                bits |= values[k].bits();
-                spread |= values[k].spread();
-            });
-            any = bits != 0;
-            // A table of small symbols pays where there are registers for its entries.
-            small = spread < SMALL as u32 && size_of::<S>() == 4 || !any;
+            let pairs;
+            (values, pairs, kinds) = group::<S, P>(found, room.compacted, room.classes, room.whole_classes, index, coded);
+            if is_packed::<S, P>() {
+                let (mut bits, mut spread) = (0, 0);
+                each4!(|pair| {
+                    bits |= pairs[pair];
+                    // Complemented where they are negative.
+                    spread |= pairs[pair] ^ intrinsics::byte_permute(pairs[pair], 0, 0xBB99);
+                });
+                any = bits != 0;
+                small = spread & 0xFF80_FF80 == 0;
+            } else {
+                let (mut bits, mut spread) = (0, 0);
+                each8!(|k| {
+                    bits |= values[k].bits();
+                    spread |= values[k].spread();
+                });
+                any = bits != 0;
+                // A table of small symbols pays where there are registers for its entries.
+                small = spread < SMALL as u32 && size_of::<S>() == 4 || !any;
+            }
             if !any {
                 let (code, length) = codes.of_token(kinds as u32 & 3, ZERO_GROUP);
                 entries[0] = code | length << 26;
@@ -754,7 +787,15 @@ unsafe fn encode_groups<S: Symbol + Spread, P: Stored<S>>(
             } else if small {
                 each8!(|k| {
                     if (k as u32) < coded {
-                        entries[k] = codes.of_small((kinds >> (8 * k)) as u32 & 3, values[k]);
+                        entries[k] = if is_packed::<S, P>() {
+                            // The low byte of the symbol, then its class, and zeros, which are the class's sign.
+                            const SELECT: [u32; 2] = [0xCC40, 0xCC42];
+                            let words = (kinds >> (32 * (k / 4))) as u32;
+                            let selected = SELECT[k % 2] + 0x1110 * (k as u32 % 4);
+                            *codes.small.add(intrinsics::byte_permute(pairs[k / 2], words, selected) as usize)
+                        } else {
+                            codes.of_small((kinds >> (8 * k)) as u32 & 3, values[k])
+                        };
                         size += entries[k] >> 26;
                     }
                 });
@@ -771,9 +812,24 @@ unsafe fn encode_groups<S: Symbol + Spread, P: Stored<S>>(
         if all <= capacity {
             let mut append = Append::new(room.words, end - size);
             if small {
-                each8!(|k| {
-                    append.put(entries[k] & 0x3FF_FFFF, entries[k] >> 26);
+                // Two at a time: nearly all that are neighbours take no more than 32 bits.
+                let (mut pairs, mut sizes) = ([0u32; GROUP / 2], [0u32; GROUP / 2]);
+                let mut most = 0;
+                each4!(|pair| {
+                    let (first, second) = (entries[2 * pair], entries[2 * pair + 1]);
+                    pairs[pair] = first & 0x3FF_FFFF | (second & 0x3FF_FFFF) << (first >> 26);
+                    sizes[pair] = (first >> 26) + (second >> 26);
+                    most = sizes[pair].max(most);
                 });
+                if most <= 32 {
+                    each4!(|pair| {
+                        append.put(pairs[pair], sizes[pair]);
+                    });
+                } else {
+                    each8!(|k| {
+                        append.put(entries[k] & 0x3FF_FFFF, entries[k] >> 26);
+                    });
+                }
             } else {
                 each8!(|k| {
                     if (k as u32) < coded {

@@ -76,7 +76,7 @@ const TABLE_BLOCK: u32 = 512;
 /// Counts of a level's three contexts.
 const BOOKS: usize = CLASSES * TOKENS;
 /// Symbols of -SMALL ..= SMALL - 1 have a table of codes of their own.
-const SMALL: i64 = 128;
+const SMALL: usize = 128;
 /// Bytes of shared memory that the warps of a block share to code with, and to decode with.
 const ENCODE_SHARED: u32 = 7152;
 const DECODE_SHARED: u32 = 24576 + 1024 + 784;
@@ -149,7 +149,7 @@ impl Room {
         let segments = level.segments();
         let slot_words = slot_words(level, stored.room[0]);
         Ok(Self {
-            codes: cuda.buffer(BOOKS + CLASSES * 2 * SMALL as usize)?,
+            codes: cuda.buffer(BOOKS + CLASSES * 2 * SMALL)?,
             slots: cuda.buffer(segments * slot_words as usize)?,
             slot_words,
             lengths: cuda.buffer(segments)?,
@@ -777,7 +777,8 @@ fn codes(books: &[Codebook]) -> Vec<u32> {
     };
     let tokens = (0..CLASSES).flat_map(|class| (0..TOKENS as u32).map(move |token| (class, token)));
     let tokens = tokens.map(|(class, token)| code(class, token)).map(|(code, length)| code | length << 24);
-    let small = (0..CLASSES).flat_map(|class| (-SMALL..SMALL).map(move |symbol| (class, symbol)));
+    // By the low byte.
+    let small = (0..CLASSES).flat_map(|class| (0..=u8::MAX).map(move |byte| (class, i64::from(byte as i8))));
     let small = small.map(|(class, symbol)| {
         let (token, extra) = token(symbol);
         let (code, length) = code(class, token);
