@@ -187,12 +187,161 @@ const fn stashed<const NZ: usize, const NY: usize>() -> usize {
     NZ * NY * 32
 }
 
+/// What is kept of a coefficient: its symbol, or, where the kernels that quantise are apart, itself.
+trait Detail<T: Real>: Copy {
+    /// Whether it is a symbol.
+    const QUANTISED: bool;
+
+    fn new(symbol: T::Symbol, coefficient: T) -> Self;
+
+    /// The coefficient that it stands for.
+    fn value(self, quantiser: &Quantiser<T>) -> T;
+}
+
+macro_rules! details {
+    ($($real:ident: $($stored:ident)*;)*) => {$(
+        impl Detail<$real> for $real {
+            const QUANTISED: bool = false;
+
+            #[inline(always)]
+            fn new(_: <$real as Real>::Symbol, coefficient: $real) -> Self {
+                coefficient
+            }
+
+            #[inline(always)]
+            fn value(self, _: &Quantiser<$real>) -> $real {
+                self
+            }
+        }
+
+        $(
+            impl Detail<$real> for $stored {
+                const QUANTISED: bool = true;
+
+                #[inline(always)]
+                fn new(symbol: <$real as Real>::Symbol, _: $real) -> Self {
+                    Stored::new(symbol)
+                }
+
+                #[inline(always)]
+                fn value(self, quantiser: &Quantiser<$real>) -> $real {
+                    quantiser.value(self.get())
+                }
+            }
+        )*
+    )*};
+}
+
+details! {
+    f32: i16 i32;
+    f64: i32 i64;
+}
+
+/// Where a warp puts the details of its tiles: where they stay, or, with `STAGE`, in shared memory first.
+struct Out<P, const STAGE: bool> {
+    /// The lane's places at x and x / 2 of its tile's rows.
+    full: *mut P,
+    half: *mut P,
+    staged: *const P,
+    details: *mut P,
+    stores: bool,
+}
+
+impl<P: Copy, const STAGE: bool> Out<P, STAGE> {
+    /// By how much a staged tile's details are further on. Those of half a word lie as they will in memory, where every other tile starts
+    /// in the middle of a word.
+    #[inline(always)]
+    fn odd(tile: u32) -> u32 {
+        if size_of::<P>() == 2 { tile % 2 } else { 0 }
+    }
+
+    /// # Safety
+    /// `details` are those of all tiles, `staged` the warp's shared memory if there is any.
+    #[inline(always)]
+    unsafe fn new<const NZ: usize, const NY: usize>(place: &Place, details: *mut P, staged: *mut P) -> Self {
+        let in_quad = warp::lane_id() / TILE as u32;
+        // SAFETY: the caller's; addresses of tiles that do not exist are not used.
+        unsafe {
+            let target = if STAGE {
+                staged.add(in_quad as usize * STAGE_STRIDE + Self::odd(place.tile) as usize)
+            } else {
+                details.add((place.tile * Geometry::<NZ, NY>::DETAILS as u32) as usize)
+            };
+            let (full, half) = (target.add(place.x as usize), target.add(place.x as usize / 2));
+            Self { full, half, staged, details, stores: STAGE || place.exists }
+        }
+    }
+
+    /// Puts the lane's detail at (z, y) there, if it has one.
+    ///
+    /// # Safety
+    /// As [`Out::new`].
+    #[inline(always)]
+    unsafe fn put<const NZ: usize, const NY: usize>(&self, place: &Place, z: usize, y: usize, detail: P) {
+        let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
+        // SAFETY: the caller's.
+        unsafe {
+            if Geometry::<NZ, NY>::is_coarse_row(z, y) {
+                if self.stores && !is_coarse(place.x as usize) {
+                    *self.half.add(start) = detail;
+                }
+            } else if self.stores {
+                *self.full.add(start) = detail;
+            }
+        }
+    }
+
+    /// Moves what is staged.
+    ///
+    /// # Safety
+    /// As [`Out::new`]; all lanes of the warp call it, behind a barrier.
+    #[inline(always)]
+    unsafe fn finish<const NZ: usize, const NY: usize>(&self, level: &LocalLevel, place: &Place) {
+        if !STAGE {
+            return;
+        }
+        let in_quad = warp::lane_id() / TILE as u32;
+        let tiles = (level.tiles[2] - (place.at[2] - in_quad)).min(TILES);
+        let details = Geometry::<NZ, NY>::DETAILS as u32;
+        let mut tile = 0;
+        // SAFETY: the caller's.
+        unsafe {
+            while tile < tiles {
+                let number = place.tile - in_quad + tile;
+                let odd = Self::odd(number);
+                let (from, to) =
+                    (self.staged.add(tile as usize * STAGE_STRIDE + odd as usize), self.details.add((number * details) as usize));
+                if size_of::<P>() == 2 {
+                    // A tile's details are odd in number: one is single, the first or the last.
+                    let (from_words, to_words) = (from.add(odd as usize) as *const u32, to.add(odd as usize) as *mut u32);
+                    let mut word = warp::lane_id();
+                    while word < details / 2 {
+                        *to_words.add(word as usize) = *from_words.add(word as usize);
+                        word += 32;
+                    }
+                    let single = if odd == 1 { 0 } else { details - 1 };
+                    if warp::lane_id() == 0 {
+                        *to.add(single as usize) = *from.add(single as usize);
+                    }
+                } else {
+                    let mut detail = warp::lane_id();
+                    while detail < details {
+                        *to.add(detail as usize) = *from.add(detail as usize);
+                        detail += 32;
+                    }
+                }
+                tile += 1;
+            }
+        }
+    }
+}
+
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
 unsafe fn decompose<
     T: Real + warp::WarpShuffleValue + intrinsics::AsyncValue,
-    P: Stored<T::Symbol>,
+    P: Detail<T>,
     const NZ: usize,
     const NY: usize,
     const STAGE: bool,
@@ -202,12 +351,11 @@ unsafe fn decompose<
     mask: *const u32,
     quantiser: Quantiser<T>,
     open_loop: u32,
-    symbols: *mut P,
+    details: *mut P,
     coarse: *mut T,
 ) {
     let Some(place) = place::<NZ, NY>(&level) else { return };
     let start = shared::dynamic_shared_mem::<T>();
-    let in_quad = warp::lane_id() / TILE as u32;
     // SAFETY: indices are clamped to the array; symbols and coarse nodes belong to the lane's tile, where it exists.
     unsafe {
         // The lane's nodes, all under way at once; the shared rows take their place when they are done with.
@@ -254,70 +402,109 @@ unsafe fn decompose<
             along_x[j * COARSE + k] = interpolate_x(node(COARSE_NODES[j], COARSE_NODES[k]), coarse_column);
         });
 
-        let tile_symbols = symbols.add((place.tile * Geometry::<NZ, NY>::DETAILS as u32) as usize);
         let staged = (start.add(WARPS * stashed::<NZ, NY>()) as *mut P).add(warp_in_block() * STAGED);
-        // Symbols of half a word lie as they will in memory, where every other tile starts in the middle of a word.
-        let odd = |tile: u32| if size_of::<P>() == 2 { tile % 2 } else { 0 };
-        let target = if STAGE { staged.add(in_quad as usize * STAGE_STRIDE + odd(place.tile) as usize) } else { tile_symbols };
-        let (full, half) = (target.add(place.x as usize), target.add(place.x as usize / 2));
+        let out = Out::<P, STAGE>::new::<NZ, NY>(&place, details, staged);
         let sums = decompose_columns::<T, NZ, NY>(
             node,
             &along_x,
             |z, y| live >> (z * NY + y) & 1 == 1,
             &quantiser,
             open_loop != 0,
-            |z, y, symbol| {
-                let symbol = P::new(symbol);
-                let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
-                if Geometry::<NZ, NY>::is_coarse_row(z, y) {
-                    if (STAGE || place.exists) && !coarse_column {
-                        *half.add(start) = symbol;
-                    }
-                } else if STAGE || place.exists {
-                    *full.add(start) = symbol;
-                }
-            },
+            |z, y, symbol, coefficient| out.put::<NZ, NY>(&place, z, y, P::new(symbol, coefficient)),
         );
-        correct_rows::<T, NZ, NY>(&sums, rows);
-
-        if STAGE {
-            // `correct_rows` ended with a barrier of the warp.
-            let tiles = (level.tiles[2] - (place.at[2] - in_quad)).min(TILES);
-            let details = Geometry::<NZ, NY>::DETAILS as u32;
-            let mut tile = 0;
-            while tile < tiles {
-                let number = place.tile - in_quad + tile;
-                let odd = odd(number);
-                let (from, to) = (staged.add(tile as usize * STAGE_STRIDE + odd as usize), symbols.add((number * details) as usize));
-                if size_of::<P>() == 2 {
-                    // A tile's symbols are odd in number: one is single, the first or the last.
-                    let (from_words, to_words) = (from.add(odd as usize) as *const u32, to.add(odd as usize) as *mut u32);
-                    let mut word = warp::lane_id();
-                    while word < details / 2 {
-                        *to_words.add(word as usize) = *from_words.add(word as usize);
-                        word += 32;
-                    }
-                    let single = if odd == 1 { 0 } else { details - 1 };
-                    if warp::lane_id() == 0 {
-                        *to.add(single as usize) = *from.add(single as usize);
-                    }
-                } else {
-                    let mut detail = warp::lane_id();
-                    while detail < details {
-                        *to.add(detail as usize) = *from.add(detail as usize);
-                        detail += 32;
-                    }
-                }
-                tile += 1;
-            }
+        if P::QUANTISED {
+            // It ends with a barrier of the warp.
+            correct_rows::<T, NZ, NY>(&sums, rows);
+        } else {
+            warp::full::sync();
         }
+        out.finish::<NZ, NY>(&level, &place);
         if place.exists && coarse_column {
             let nodes = CoarseNodes::new::<NZ, NY>(&level, place.at, coarse_slot(place.x as usize) as u32);
             each_pair!(|j, k| {
-                let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
-                *nodes.at(coarse, j, k).cast_mut() = along_x[j * COARSE + k] + correction;
+                let mut value = along_x[j * COARSE + k];
+                if P::QUANTISED {
+                    value = value + *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
+                }
+                *nodes.at(coarse, j, k).cast_mut() = value;
             });
         }
+    }
+}
+
+/// Quantises coefficients and adds the correction to the coarse array.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn quantise<T: Real + intrinsics::ReadOnlyValue, P: Detail<T>, const NZ: usize, const NY: usize, const STAGE: bool>(
+    level: LocalLevel,
+    coefficients: *const T,
+    quantiser: Quantiser<T>,
+    open_loop: u32,
+    symbols: *mut P,
+    coarse: *mut T,
+) {
+    let Some(place) = place::<NZ, NY>(&level) else { return };
+    let start = shared::dynamic_shared_mem::<T>();
+    // SAFETY: coefficients, symbols and coarse nodes belong to the lane's tile, where it exists, else to the last one of its row.
+    unsafe {
+        let rows = start.add(warp_in_block() * ROWS);
+        let coarse_column = is_coarse(place.x as usize);
+        let last = place.tile - place.at[2] + place.at[2].min(level.tiles[2] - 1);
+        let own = coefficients.add((last * Geometry::<NZ, NY>::DETAILS as u32) as usize);
+        let (full, half) = (own.add(place.x as usize), own.add(place.x as usize / 2));
+        let staged = (start.add(WARPS * ROWS) as *mut P).add(warp_in_block() * STAGED);
+        let out = Out::<P, STAGE>::new::<NZ, NY>(&place, symbols, staged);
+        let mut kept = [T::ZERO; TILE * TILE];
+        each8!(|z| {
+            each8!(|y| {
+                if z < NZ && y < NY {
+                    let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
+                    if !Geometry::<NZ, NY>::is_coarse_row(z, y) {
+                        kept[z * TILE + y] = intrinsics::load_readonly(full.add(start));
+                    } else if !coarse_column {
+                        kept[z * TILE + y] = intrinsics::load_readonly(half.add(start));
+                    }
+                }
+            });
+        });
+        each8!(|z| {
+            each8!(|y| {
+                if z < NZ && y < NY {
+                    let coefficient = kept[z * TILE + y];
+                    let (symbol, quantised) = quantiser.quantise(coefficient);
+                    out.put::<NZ, NY>(&place, z, y, P::new(symbol, coefficient));
+                    if open_loop == 0 {
+                        kept[z * TILE + y] = quantised;
+                    }
+                }
+            });
+        });
+        let sums = correct_columns::<T, NZ, NY>(|z, y| kept[z * TILE + y]);
+        correct_rows::<T, NZ, NY>(&sums, rows);
+        out.finish::<NZ, NY>(&level, &place);
+        if place.exists && coarse_column {
+            let nodes = CoarseNodes::new::<NZ, NY>(&level, place.at, coarse_slot(place.x as usize) as u32);
+            each_pair!(|j, k| {
+                let node = nodes.at(coarse, j, k).cast_mut();
+                *node = *node + *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
+            });
+        }
+    }
+}
+
+/// Threads of a block that dequantises.
+pub const DEQUANTISE_BLOCK: u32 = 256;
+
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn dequantise<T: Real, P: Detail<T>>(n: u32, symbols: *const P, quantiser: Quantiser<T>, coefficients: *mut T) {
+    let i = thread::index_1d();
+    if i < n {
+        // SAFETY: the detail exists.
+        unsafe { *coefficients.add(i as usize) = (*symbols.add(i as usize)).value(&quantiser) };
     }
 }
 
@@ -476,7 +663,7 @@ impl<T: Real + intrinsics::AsyncValue> Sink<T> for Compare<T> {
 #[inline(always)]
 unsafe fn recompose<
     T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue,
-    P: Stored<T::Symbol>,
+    P: Detail<T>,
     const NZ: usize,
     const NY: usize,
     const RELOADED: usize,
@@ -507,11 +694,11 @@ unsafe fn recompose<
         let load = |z: usize, y: usize| {
             let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
             if !Geometry::<NZ, NY>::is_coarse_row(z, y) {
-                quantiser.value((*full.add(start)).get())
+                (*full.add(start)).value(&quantiser)
             } else if coarse_column {
                 T::ZERO
             } else {
-                quantiser.value((*half.add(start)).get())
+                (*half.add(start)).value(&quantiser)
             }
         };
         // The coefficients are needed twice: registers keep them, but for those of the first y that are loaded again where there are too
@@ -640,3 +827,108 @@ kernels!(f32, i16, 1, 1, decompose_local_1d_f32_i16, recompose_local_1d_f32_i16,
 kernels!(f32, i32, 1, 1, decompose_local_1d_f32_i32, recompose_local_1d_f32_i32, check_local_1d_f32_i32, true, 0, 4, 0, 4);
 kernels!(f64, i32, 1, 1, decompose_local_1d_f64_i32, recompose_local_1d_f64_i32, check_local_1d_f64_i32, false, 0, 4, 0, 4);
 kernels!(f64, i64, 1, 1, decompose_local_1d_f64_i64, recompose_local_1d_f64_i64, check_local_1d_f64_i64, false, 0, 4, 0, 4);
+
+macro_rules! apart_kernels {
+    ($real:ident, $half:ident, $whole:ident, $stage:literal, $reloaded:literal, $blocks:literal, $decompose:ident, $recompose:ident, $quantise_half:ident, $quantise_whole:ident, $dequantise_half:ident, $dequantise_whole:ident) => {
+        /// Forward local level without the quantiser: coefficients, tile-major, and the coarse array as it was. What a fused kernel saves
+        /// is measured against this one and `quantise_local_..`.
+        ///
+        /// Grid, block and shared memory as those of the fused kernel, without symbols.
+        ///
+        /// # Safety
+        ///
+        /// As there.
+        #[kernel(max_threads = BLOCK, min_blocks = $blocks)]
+        pub unsafe fn $decompose(level: LocalLevel, values: *const $real, mask: *const u32, coefficients: *mut $real, coarse: *mut $real) {
+            // SAFETY: the caller's.
+            unsafe {
+                let quantiser = Quantiser { step: 1.0, inverse: 1.0 };
+                decompose::<$real, $real, 8, 8, false>(level, values, mask, quantiser, 0, coefficients, coarse)
+            }
+        }
+
+        /// Inverse local level of coefficients instead of symbols.
+        ///
+        /// Grid, block and shared memory as those of the fused kernel.
+        ///
+        /// # Safety
+        ///
+        /// As there.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $recompose(level: LocalLevel, coefficients: *const $real, coarse: *const $real, values: *mut $real) {
+            // SAFETY: the caller's.
+            unsafe {
+                let quantiser = Quantiser { step: 1.0, inverse: 1.0 };
+                recompose::<$real, $real, 8, 8, $reloaded>(level, coefficients, coarse, quantiser, &mut Store(values))
+            }
+        }
+
+        apart_kernels!(@ $real, $half, $stage, $quantise_half, $dequantise_half);
+        apart_kernels!(@ $real, $whole, $stage, $quantise_whole, $dequantise_whole);
+    };
+    (@ $real:ident, $stored:ident, $stage:literal, $quantise:ident, $dequantise:ident) => {
+        /// Quantises coefficients, and corrects the coarse array.
+        ///
+        /// Grid and block as those of the fused kernel. Shared memory, dynamic: 25 x 32 values a warp, and for f32 4 x 392 symbols a warp
+        /// after all of those.
+        ///
+        /// # Safety
+        ///
+        /// As there.
+        #[kernel(max_threads = BLOCK)]
+        pub unsafe fn $quantise(
+            level: LocalLevel,
+            coefficients: *const $real,
+            step: $real,
+            inverse: $real,
+            open_loop: u32,
+            symbols: *mut $stored,
+            coarse: *mut $real,
+        ) {
+            // SAFETY: the caller's.
+            unsafe { quantise::<_, _, 8, 8, $stage>(level, coefficients, Quantiser { step, inverse }, open_loop, symbols, coarse) }
+        }
+
+        /// Coefficients from symbols.
+        ///
+        /// Grid: ceil(n / 256) blocks; block: 256 threads. No shared memory.
+        ///
+        /// # Safety
+        ///
+        /// Both point to `n` details.
+        #[kernel(max_threads = DEQUANTISE_BLOCK)]
+        pub unsafe fn $dequantise(n: u32, symbols: *const $stored, step: $real, coefficients: *mut $real) {
+            // SAFETY: the caller's.
+            unsafe { dequantise(n, symbols, Quantiser { step, inverse: 0.0 }, coefficients) }
+        }
+    };
+}
+
+apart_kernels!(
+    f32,
+    i16,
+    i32,
+    true,
+    0,
+    4,
+    decompose_local_apart_f32,
+    recompose_local_apart_f32,
+    quantise_local_f32_i16,
+    quantise_local_f32_i32,
+    dequantise_local_f32_i16,
+    dequantise_local_f32_i32
+);
+apart_kernels!(
+    f64,
+    i32,
+    i64,
+    false,
+    8,
+    2,
+    decompose_local_apart_f64,
+    recompose_local_apart_f64,
+    quantise_local_f64_i32,
+    quantise_local_f64_i64,
+    dequantise_local_f64_i32,
+    dequantise_local_f64_i64
+);
