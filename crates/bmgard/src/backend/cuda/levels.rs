@@ -491,7 +491,80 @@ impl Cuda {
         )
     }
 
-    /// A three-dimensional local level of the host's values, forward and then inverse.
+    /// Queues what [`Cuda::decompose_local`] does in three dimensions, in two kernels: one that decomposes, one that quantises.
+    /// `coefficients` has room for the level's details.
+    pub(super) fn decompose_local_apart<T: DeviceValue>(
+        &self,
+        level: &Level,
+        values: &Buffer<T>,
+        mask: Option<&Buffer<u32>>,
+        coefficients: &Buffer<T>,
+        coarse: &Buffer<T>,
+    ) -> Result<()> {
+        let (shape, blocks) = Self::local_launch(level)?;
+        queue!(
+            self,
+            format!("decompose_local_apart_{}", T::SUFFIX),
+            (blocks, LOCAL_BLOCK, stashed(3) * size_of::<T>() as u32 * WARPS),
+            (shape, values.pointer(), mask.map_or(DevicePointer::null(), Buffer::pointer), coefficients.pointer(), coarse.pointer())
+        )
+    }
+
+    /// Queues the second of those kernels; `coarse` is corrected.
+    pub(super) fn quantise_local<T: DeviceValue>(
+        &self,
+        level: &Level,
+        coefficients: &Buffer<T>,
+        quantiser: Quantiser<T>,
+        open_loop: bool,
+        symbols: &LevelSymbols<T>,
+        coarse: &Buffer<T>,
+    ) -> Result<()> {
+        let (shape, blocks) = Self::local_launch(level)?;
+        queue!(
+            self,
+            format!("quantise_local_{}", symbols.suffix()),
+            (blocks, LOCAL_BLOCK, (ROWS * size_of::<T>() as u32 + T::STAGED * symbols.stored.bytes as u32) * WARPS),
+            (shape, coefficients.pointer(), quantiser.step, quantiser.inverse, u32::from(open_loop), symbols.pointer(), coarse.pointer())
+        )
+    }
+
+    /// Queues the first of two kernels that do what [`Cuda::recompose_local`] does.
+    pub(super) fn dequantise_local<T: DeviceValue>(
+        &self,
+        level: &Level,
+        symbols: &LevelSymbols<T>,
+        quantiser: Quantiser<T>,
+        coefficients: &Buffer<T>,
+    ) -> Result<()> {
+        let n = level.places as u32;
+        queue!(
+            self,
+            format!("dequantise_local_{}", symbols.suffix()),
+            (n.div_ceil(BLOCK), BLOCK, 0),
+            (n, symbols.pointer(), quantiser.step, coefficients.pointer())
+        )
+    }
+
+    /// Queues the second of them.
+    pub(super) fn recompose_local_apart<T: DeviceValue>(
+        &self,
+        level: &Level,
+        coefficients: &Buffer<T>,
+        coarse: &Buffer<T>,
+        values: &Buffer<T>,
+    ) -> Result<()> {
+        let (shape, blocks) = Self::local_launch(level)?;
+        queue!(
+            self,
+            format!("recompose_local_apart_{}", T::SUFFIX),
+            (blocks, LOCAL_BLOCK, ROWS * WARPS * size_of::<T>() as u32),
+            (shape, coefficients.pointer(), coarse.pointer(), values.pointer())
+        )
+    }
+
+    /// A three-dimensional local level of the host's values, forward and then inverse, by fused kernels or by those whose quantiser is
+    /// apart.
     #[allow(clippy::type_complexity, reason = "symbols and coarse array, values")]
     pub(crate) fn local_level<T: DeviceValue>(
         &self,
@@ -500,14 +573,25 @@ impl Cuda {
         mask: Option<&Mask>,
         quantiser: Quantiser<T>,
         open_loop: bool,
+        apart: bool,
     ) -> Result<((Vec<T::Symbol>, Vec<T>), Vec<T>)> {
         self.enter()?;
         let values = self.upload(values)?;
         let mask = mask.map(|mask| self.upload(mask.words_u32())).transpose()?;
         let symbols = LevelSymbols::new(self, level, false)?;
-        let coarse = self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop, &symbols)?;
         let decoded = self.buffer(values.len())?;
-        self.recompose_local(level, 3, &symbols, &coarse, quantiser, &decoded)?;
+        let coarse;
+        if apart {
+            let coefficients = self.buffer(level.places)?;
+            coarse = self.buffer(count(level.coarse) as usize)?;
+            self.decompose_local_apart(level, &values, mask.as_ref(), &coefficients, &coarse)?;
+            self.quantise_local(level, &coefficients, quantiser, open_loop, &symbols, &coarse)?;
+            self.dequantise_local(level, &symbols, quantiser, &coefficients)?;
+            self.recompose_local_apart(level, &coefficients, &coarse, &decoded)?;
+        } else {
+            coarse = self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop, &symbols)?;
+            self.recompose_local(level, 3, &symbols, &coarse, quantiser, &decoded)?;
+        }
         let read = |buffer: &Buffer<T>| buffer.read(buffer.len(), &self.stream);
         let bytes = symbols.data.read(symbols.data.len(), &self.stream)?;
         Ok(((bytemuck::pod_collect_to_vec(&bytes), read(&coarse)?), read(&decoded)?))

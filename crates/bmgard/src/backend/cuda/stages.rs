@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::time::Instant;
 
 use bmgard_core::closed::TileShape;
 use bmgard_core::tile::Quantiser;
@@ -400,6 +401,40 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
 
     fn decode_tiles(&mut self, shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
         self.decode_closed(shape, dims, chunk, out)
+    }
+
+    fn fusion(
+        &mut self,
+        plan: &ChunkPlan,
+        values: &Buffer<T>,
+        quantisers: &[Quantiser<T>],
+        range: f64,
+        open_loop: bool,
+    ) -> Result<Vec<(&'static str, f64)>> {
+        self.enter()?;
+        let (level, quantiser) = (&plan.levels[0], quantisers[0]);
+        if plan.d != 3 || level.kind != LevelKind::Local {
+            return Ok(Vec::new());
+        }
+        let symbols = LevelSymbols::new(self, level, narrow_levels(plan, quantisers, range)[0])?;
+        let (coefficients, apart): (Buffer<T>, Buffer<T>) = (self.buffer(level.places)?, self.buffer(count(level.coarse) as usize)?);
+        let decoded: Buffer<T> = self.buffer(values.len())?;
+        let mut times = Vec::new();
+        let mut lap = |stage: &'static str, queue: &dyn Fn() -> Result<()>| -> Result<()> {
+            self.finish_all()?;
+            let start = Instant::now();
+            queue()?;
+            self.finish_all()?;
+            times.push((stage, start.elapsed().as_secs_f64()));
+            Ok(())
+        };
+        lap("local level, fused: decompose", &|| self.decompose_local(level, 3, values, None, quantiser, open_loop, &symbols).map(drop))?;
+        lap("apart: decompose", &|| self.decompose_local_apart(level, values, None, &coefficients, &apart))?;
+        lap("apart: quantise", &|| self.quantise_local(level, &coefficients, quantiser, open_loop, &symbols, &apart))?;
+        lap("local level, fused: recompose", &|| self.recompose_local(level, 3, &symbols, &apart, quantiser, &decoded))?;
+        lap("apart: dequantise", &|| self.dequantise_local(level, &symbols, quantiser, &coefficients))?;
+        lap("apart: recompose", &|| self.recompose_local_apart(level, &coefficients, &apart, &decoded))?;
+        Ok(times)
     }
 
     fn finish(&mut self) -> Result<()> {
