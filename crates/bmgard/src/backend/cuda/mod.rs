@@ -13,6 +13,7 @@ mod selftest;
 mod stages;
 mod staging;
 mod trials;
+pub(crate) mod workspace;
 
 use std::cell::RefCell;
 use std::io::Read;

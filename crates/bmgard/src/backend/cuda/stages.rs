@@ -150,7 +150,7 @@ impl Room {
         let segments = level.segments();
         let slot_words = slot_words(level, stored.room[0]);
         Ok(Self {
-            codes: cuda.buffer(BOOKS + CLASSES * 2 * SMALL)?,
+            codes: cuda.buffer(codes_len())?,
             slots: cuda.buffer(segments * slot_words as usize)?,
             slot_words,
             lengths: cuda.buffer(segments)?,
@@ -160,7 +160,13 @@ impl Room {
     }
 }
 
-fn slot_words(level: &Level, bits: u32) -> u32 {
+/// Codes of a level, by token and by small symbol.
+pub(super) fn codes_len() -> usize {
+    BOOKS + CLASSES * 2 * SMALL
+}
+
+/// Words of a slot for a segment whose symbols take so many bits.
+pub(super) fn slot_words(level: &Level, bits: u32) -> u32 {
     (level.segment as u32 * bits).div_ceil(32) + 1
 }
 
@@ -613,14 +619,13 @@ impl Cuda {
         bad.clear(&self.stream)?;
         let ready = Event::new()?;
         ready.record(&self.stream)?;
-        // The coarsest first: it is the first to be recomposed.
-        for (index, level) in plan.levels.iter().enumerate().rev() {
+        // The finest first: it takes longest. The others, which are needed before it, have streams that go before its.
+        for (index, level) in plan.levels.iter().enumerate() {
             let stream = &self.side[decode_stream(index)];
             let (symbols, source) = (&levels[index], &sources[index]);
             let coded = CodedLevel::new(level, plan.d)?;
             ready.hold(stream)?;
             self.scan::<u16>(stream, source.lengths, &starts[index])?;
-            self.mail.receive(starts[index].sum().as_raw(), 8, index, stream)?;
             let threads = symbols.stored.decode_threads[self.loaded.decode_threads];
             queue!(
                 self,
@@ -641,6 +646,7 @@ impl Cuda {
                 )
             )?;
             symbols.ready.record(stream)?;
+            self.mail.receive(starts[index].sum().as_raw(), 8, index, stream)?;
         }
         let symbols = Symbols { levels, rooms: RefCell::default(), counts: None, counted: Vec::new() };
         let payloads = sources.iter().map(|source| source.limit - source.payload).collect();
