@@ -652,7 +652,7 @@ macro_rules! symbol_kernels {
         /// # Safety
         ///
         /// `values` and `symbols` point to the array's nodes, and `details` for `open_loop`.
-        #[kernel(max_threads = ROW_BLOCK, min_blocks = 12)]
+        #[kernel(max_threads = ROW_BLOCK, min_blocks = 10)]
         pub unsafe fn $quantise(
             level: GlobalLevel,
             values: *const $real,
@@ -673,7 +673,7 @@ macro_rules! symbol_kernels {
         /// # Safety
         ///
         /// `symbols` and `values` point to the array's nodes, `coarse` to the coarse ones.
-        #[kernel(max_threads = ROW_BLOCK, min_blocks = 12)]
+        #[kernel(max_threads = ROW_BLOCK, min_blocks = 10)]
         pub unsafe fn $recompose(level: GlobalLevel, symbols: *const $stored, coarse: *const $real, step: $real, values: *mut $real) {
             // SAFETY: the caller's.
             unsafe { recompose(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }
