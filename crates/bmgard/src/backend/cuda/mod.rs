@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_arguments, reason = "stages take what their kernels take")]
 
 mod archive;
+mod clock;
 mod closed;
 mod event;
 mod levels;
@@ -26,6 +27,7 @@ use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use flate2::read::GzDecoder;
 
+use clock::Clock;
 pub use levels::DeviceValue;
 use mail::Mail;
 pub(crate) use memory::Buffer;
@@ -69,6 +71,7 @@ pub(crate) struct Cuda {
     tables: RefCell<Vec<Tables>>,
     staging: Staging,
     mail: Mail,
+    clock: RefCell<Clock>,
     stream: Stream,
     /// For kernels that may run beside each other.
     side: Vec<Stream>,
@@ -204,6 +207,7 @@ impl Cuda {
             tables: RefCell::default(),
             staging: Staging::default(),
             mail: Mail::new()?,
+            clock: RefCell::default(),
             stream: stream(1)?,
             side,
             loaded: Arc::clone(&loaded),

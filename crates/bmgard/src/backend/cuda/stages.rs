@@ -216,6 +216,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         self.enter()?;
         let buffer: Buffer<T> = self.buffer(values.len())?;
         self.staging.upload(bytemuck::cast_slice(&values), buffer.pointer().as_raw(), &self.stream)?;
+        self.clock_start()?;
         Ok(buffer)
     }
 
@@ -389,6 +390,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
 
     fn verdict(&mut self, check: Check, values: &Buffer<T>) -> Result<Verdict> {
         self.enter()?;
+        self.clock_stop()?;
         let (patches, max_abs_error) = self.found(&check)?;
         let mut verdict = Verdict { max_abs_error, patches: Patches::default() };
         if patches > 0 {
