@@ -1021,8 +1021,10 @@ struct Reader {
 const RING: u32 = 16;
 /// Words that are loaded at once.
 const LOADED: u32 = 8;
-/// Places between two visits to memory.
-const VISIT: u32 = 16;
+/// Places between two visits to memory: symbols that are not rare have at most 25 bits, so that these take no more than the words that a visit
+/// leaves.
+const VISIT: u32 = 8;
+const _: () = assert!(VISIT == GROUP as u32 && VISIT * 25 <= (RING - LOADED) * 32 - 31);
 
 impl Reader {
     /// Reads `bytes` bytes from `start` on; those up to `limit` may be looked at, and those before `start` in the same word.
@@ -1037,12 +1039,23 @@ impl Reader {
             let first = start.sub(skip as usize) as *const u32;
             let count = (skip + bytes).div_ceil(4);
             let full = ((limit as u64).saturating_sub(first as u64) / 4).min(count as u64) as u32;
-            let mut reader = Self { words: [0; 2], used: 8 * skip, next: 0, first, count, full, limit, ring, taken: 0, loaded: 0 };
+            let mut reader = Self { words: [0; 2], used: 8 * skip, next: 0, first, count, full, limit, ring, taken: 1, loaded: 0 };
             reader.visit();
-            reader.words = [reader.pull(), reader.pull()];
-            reader.next = reader.pull();
+            reader.words = [reader.at(0), reader.at(1)];
+            reader.next = reader.at(2);
+            reader.taken = 3;
             reader
         }
+    }
+
+    /// A word that is in the ring.
+    ///
+    /// # Safety
+    /// As [`Reader::new`].
+    #[inline(always)]
+    unsafe fn at(&self, index: u32) -> u32 {
+        // SAFETY: the ring has the place.
+        unsafe { *self.ring.add((index % RING * 32) as usize) }
     }
 
     /// A word; 0 beyond the end.
@@ -1069,7 +1082,7 @@ impl Reader {
         }
     }
 
-    /// Fills the rings of all lanes.
+    /// Fills the rings of all lanes. The word before the one that is taken next stays.
     ///
     /// # Safety
     /// As [`Reader::new`].
@@ -1078,7 +1091,7 @@ impl Reader {
         // SAFETY: the caller's; the ring has the places.
         unsafe {
             loop {
-                let room = self.loaded < self.count && self.loaded + LOADED <= self.taken + RING;
+                let room = self.loaded + LOADED < self.taken + RING;
                 if !warp::full::any(room) {
                     return;
                 }
@@ -1096,22 +1109,18 @@ impl Reader {
         }
     }
 
-    /// The next word.
+    /// Loads the words that [`Reader::skip`] needs for what comes before the next visit: symbols of many bits may have used them up.
     ///
     /// # Safety
     /// As [`Reader::new`].
     #[inline(always)]
-    unsafe fn pull(&mut self) -> u32 {
-        let index = self.taken;
-        self.taken += 1;
-        // SAFETY: the caller's; the ring has the word.
+    unsafe fn replenish(&mut self) {
+        // SAFETY: the ring has the place, and none that is needed still has it.
         unsafe {
-            if index < self.loaded {
-                return *self.ring.add((index % RING * 32) as usize);
+            while self.loaded < self.taken + RING - LOADED {
+                *self.ring.add((self.loaded % RING * 32) as usize) = self.load(self.loaded);
+                self.loaded += 1;
             }
-            // Symbols of many bits may empty it.
-            self.loaded = self.taken;
-            self.load(index)
         }
     }
 
@@ -1121,19 +1130,19 @@ impl Reader {
         intrinsics::funnel_shift_right(self.words[1], self.words[0], self.used)
     }
 
-    /// Moves on by at most 32 bits.
+    /// Moves on by at most 32 bits. Nearly always some lane comes to a new word, so that all go the same way.
     ///
     /// # Safety
     /// As [`Reader::new`].
     #[inline(always)]
     unsafe fn skip(&mut self, count: u32) {
         self.used += count;
-        if self.used >= 32 {
-            self.used -= 32;
-            self.words = [self.words[1], self.next];
-            // SAFETY: the caller's.
-            self.next = unsafe { self.pull() };
-        }
+        let moves = self.used >= 32;
+        self.used %= 32;
+        self.words = [if moves { self.words[1] } else { self.words[0] }, if moves { self.next } else { self.words[1] }];
+        self.taken += u32::from(moves);
+        // SAFETY: the caller's; the ring has the word.
+        self.next = unsafe { self.at(self.taken - 1) };
     }
 
     /// The next `count` bits, at most 32.
@@ -1156,48 +1165,53 @@ impl Reader {
     }
 }
 
-/// What a token means. Of most: extra bits (5 bits), the sign (1), and the least magnitude (in the high half). Others have a flag, and
-/// their extra bits (6 bits), the two highest bits of their magnitude (2) and their sign (1) elsewhere.
+/// What a token means. Of most: the code's length (4 bits), extra bits (4), the highest bits of the magnitude (2) and the sign (1). Others have a flag, the
+/// code's length and the token; what that means is told apart.
 #[derive(Clone, Copy)]
-struct Meaning(u32);
+struct Entry(u16);
 
-impl Meaning {
-    const NEGATIVE: u32 = 1 << 5;
-    const ZEROS: u32 = 1 << 6;
-    const ESCAPED: u32 = 1 << 7;
-    const INVALID: u32 = 1 << 8;
-    const LONG: u32 = 1 << 9;
-    /// Any of the flags.
-    const RARE: u32 = Self::ZEROS | Self::ESCAPED | Self::INVALID | Self::LONG;
-    /// Meanings, by the 8 bits of an escaped token; the last is that of no token.
-    const COUNT: usize = 256;
+impl Entry {
+    const RARE: u32 = 1 << 15;
 
+    /// A code of so many bits; `None` for bits that no code starts with.
+    #[inline(always)]
+    fn new(token: Option<u32>, length: u32) -> Self {
+        let Some(token) = token else { return Self((Self::RARE | 255 << 4) as u16) };
+        let rare = Self((Self::RARE | token << 4 | length) as u16);
+        if token >= ESCAPE || token == ZERO_GROUP {
+            return rare;
+        }
+        let Parts { top, extra, negative } = Parts::new(token);
+        // A code and so many extra bits fit a window, and their magnitude fits any symbol.
+        if extra > 13 {
+            return rare;
+        }
+        Self((length | extra << 4 | top << 8 | u32::from(negative) << 10) as u16)
+    }
+}
+
+/// A token's magnitude: `top`, and then `extra` bits.
+struct Parts {
+    top: u32,
+    extra: u32,
+    negative: bool,
+}
+
+impl Parts {
     #[inline(always)]
     fn new(token: u32) -> Self {
-        if token == ZERO_GROUP {
-            return Self(Self::ZEROS);
-        }
-        if token >= ESCAPE {
-            return Self(if token == ESCAPE { Self::ESCAPED } else { Self::INVALID });
-        }
         if token == 0 {
-            return Self(0);
+            return Self { top: 0, extra: 0, negative: false };
         }
         let class = (token - 1) >> 1;
         let top = if class == 0 { 1 } else { 2 | (class + 1) & 1 };
-        let (extra, negative) = (extra_bits(token), (token - 1) & 1);
-        // A code and so many extra bits fit a window, and their magnitude fits any symbol.
-        if extra <= 13 {
-            return Self(extra | (negative * Self::NEGATIVE) | ((top << extra) << 16));
-        }
-        Self(Self::LONG | extra << 16 | top << 22 | negative << 24)
+        Self { top, extra: extra_bits(token), negative: (token - 1) & 1 == 1 }
     }
 }
 
 /// What a lane decodes with.
 struct Decoder {
     tables: *const u16,
-    meanings: *const Meaning,
     reader: Reader,
     /// Whether all codes were codes.
     valid: bool,
@@ -1209,53 +1223,55 @@ impl Decoder {
     /// The next symbol in the context `class`; `None` for a group of zeros, where it may start.
     ///
     /// # Safety
-    /// Tables and meanings were loaded.
+    /// Tables were loaded.
     #[inline(always)]
     unsafe fn next<S: Symbol + Spread, P: Stored<S>>(&mut self, class: u32, opens: bool) -> Option<P> {
         // SAFETY: the caller's.
         unsafe {
             let window = self.reader.window();
-            let entry = *self.tables.add(class as usize * TABLE + (window as usize & (TABLE - 1)));
-            let length = u32::from(entry >> 8);
-            let meaning = *self.meanings.add((entry & 0xFF) as usize);
-            if meaning.0 & Meaning::RARE != 0 {
-                return self.rare(meaning, length, opens);
+            let entry = u32::from(*self.tables.add((class * TABLE as u32 + (window & (TABLE as u32 - 1))) as usize));
+            if entry & Entry::RARE != 0 {
+                return self.rare(entry, opens);
             }
-            let extra = meaning.0 & 31;
-            let magnitude = ((window >> length) & !(u32::MAX << extra) | meaning.0 >> 16) as i32;
+            let (length, extra, top) = (entry & 15, entry >> 4 & 15, entry >> 8 & 3);
+            let magnitude = ((window >> length) & !(u32::MAX << extra) | top << extra) as i32;
             self.reader.skip(length + extra);
-            let symbol = if meaning.0 & Meaning::NEGATIVE != 0 { -magnitude } else { magnitude };
-            Some(P::new(S::from_i64(i64::from(symbol))))
+            let sign = -((entry >> 10) as i32);
+            Some(P::new(S::from_i64(i64::from((magnitude ^ sign) - sign))))
         }
     }
 
-    /// The same for tokens that are rare.
+    /// The same for tokens that are rare; leaves as many words as a visit does.
     ///
     /// # Safety
     /// As [`Decoder::next`].
     #[inline(always)]
-    unsafe fn rare<S: Symbol + Spread, P: Stored<S>>(&mut self, meaning: Meaning, length: u32, opens: bool) -> Option<P> {
-        let mut meaning = meaning;
+    unsafe fn rare<S: Symbol + Spread, P: Stored<S>>(&mut self, entry: u32, opens: bool) -> Option<P> {
+        let mut token = entry >> 4 & 255;
         // SAFETY: the caller's.
         unsafe {
-            self.reader.skip(length);
-            if meaning.0 & Meaning::ESCAPED != 0 {
-                meaning = *self.meanings.add(self.reader.take(ESCAPED_BITS) as usize);
-                self.valid &= meaning.0 & Meaning::ESCAPED == 0;
+            // No more than 84 bits.
+            self.reader.replenish();
+            self.reader.skip(entry & 15);
+            if token == ESCAPE {
+                token = self.reader.take(ESCAPED_BITS) as u32;
+                self.valid &= token != ESCAPE;
             }
-            if meaning.0 & Meaning::ZEROS != 0 {
+            if token == ZERO_GROUP {
                 self.valid &= opens;
+                self.reader.replenish();
                 return None;
             }
-            self.valid &= meaning.0 & Meaning::INVALID == 0;
-            let long = meaning.0 & Meaning::LONG != 0;
-            let (extra, negative) =
-                if long { (meaning.0 >> 16 & 63, meaning.0 >> 24 & 1 == 1) } else { (meaning.0 & 31, meaning.0 & Meaning::NEGATIVE != 0) };
-            let top = if long { meaning.0 >> 22 & 3 } else { meaning.0 >> (16 + extra) };
+            if token >= ESCAPE {
+                self.valid = false;
+                token = 0;
+            }
+            let Parts { top, extra, negative } = Parts::new(token);
             let low = self.reader.take(extra.min(32));
             let high = if extra > 32 { self.reader.take(extra - 32) << 32 } else { 0 };
             let symbol = S::assemble(top, extra, low | high, negative);
             self.excess |= P::excess(symbol);
+            self.reader.replenish();
             Some(P::new(symbol))
         }
     }
@@ -1316,22 +1332,18 @@ unsafe fn decode<S: Symbol + Spread, P: Stored<S>, const KIND: u32>(
     unsafe {
         let start = shared::dynamic_shared_mem::<u8>();
         let shared_tables = start as *mut u16;
-        let meanings = start.add(CLASSES * TABLE * 2) as *mut Meaning;
-        let places = (meanings as *mut u8).add(Meaning::COUNT * 4) as *mut u16;
+        let places = start.add(CLASSES * TABLE * 2) as *mut u16;
+        let whole_classes = (places as *mut u8).add(784) as *mut u64;
         let own_bytes = 32 * (row_bytes::<P>() + RING as usize * 4);
-        let rows = (places as *mut u8).add(784 + (thread::thread_idx_x() / 32) as usize * own_bytes);
+        let rows = (whole_classes as *mut u8).add(784 + (thread::thread_idx_x() / 32) as usize * own_bytes);
         let mut i = thread::thread_idx_x();
         while i < (CLASSES * TABLE / 2) as u32 {
             *(shared_tables as *mut u32).add(i as usize) = intrinsics::load_readonly((tables as *const u32).add(i as usize));
             i += thread::block_dim_x();
         }
-        i = thread::thread_idx_x();
-        while i < Meaning::COUNT as u32 {
-            *meanings.add(i as usize) = Meaning::new(i);
-            i += thread::block_dim_x();
-        }
         if KIND <= 3 {
             load_places::<KIND>(places);
+            load_whole_classes::<KIND>(places, whole_classes as *mut u8);
         } else {
             thread::sync_threads();
         }
@@ -1339,17 +1351,19 @@ unsafe fn decode<S: Symbol + Spread, P: Stored<S>, const KIND: u32>(
         let bytes = if exists { u32::from(load(lengths.add(segment as usize))) } else { 0 };
         let at = if exists { *bases.add((segment / 1024) as usize) + u64::from(*offsets.add(segment as usize)) } else { 0 };
         let segment_start = payload.add(at as usize);
+        // Where the reader must be in the end.
+        let expected = if bytes > 0 { (segment_start as u64 % 4) as u32 + bytes } else { 0 };
         let ring = (rows.add(32 * row_bytes::<P>()) as *mut u32).add(lane as usize);
         let reader = Reader::new(segment_start, bytes, limit, ring);
-        let mut decoder = Decoder { tables: shared_tables, meanings, reader, valid: true, excess: 0 };
+        let mut decoder = Decoder { tables: shared_tables, reader, valid: true, excess: 0 };
         let own = rows.add(lane as usize * row_bytes::<P>()) as *mut P;
         let whole = exists && count == level.segment && is_whole::<KIND>(&level, mask, base, count);
         if warp::full::all(whole) {
-            decode_whole::<S, P>(&level, &mut decoder, bytes > 0, first, places, rows, own, symbols);
+            decode_whole::<S, P>(&level, &mut decoder, expected > 0, first, whole_classes, rows, own, symbols);
         } else {
-            decode_part::<S, P, KIND>(&level, &mut decoder, bytes > 0, count, base, first, mask, places, rows, own, symbols);
+            decode_part::<S, P, KIND>(&level, &mut decoder, expected > 0, count, base, first, mask, places, rows, own, symbols);
         }
-        if bytes > 0 && !(decoder.valid && decoder.reader.end() == (segment_start as u64 % 4) as u32 + bytes) {
+        if expected > 0 && !(decoder.valid && decoder.reader.end() == expected) {
             atomic_fetch_or_relaxed_u32_device(bad, 1);
         }
         if decoder.excess != 0 {
@@ -1368,35 +1382,35 @@ unsafe fn decode_whole<S: Symbol + Spread, P: Stored<S>>(
     decoder: &mut Decoder,
     coded: bool,
     first: u32,
-    places: *const u16,
+    whole_classes: *const u64,
     rows: *const u8,
     own: *mut P,
     symbols: *mut P,
 ) {
     // SAFETY: the caller's.
     unsafe {
-        let mut detail = 0;
         let mut start = 0;
         while start < level.segment {
             let count = (level.segment - start).min(ROW);
             let mut k = 0;
-            let mut silent = !coded;
             while k < count {
-                if k % VISIT == 0 {
-                    decoder.reader.visit();
-                }
-                let opens = k % GROUP as u32 == 0;
-                let class = u32::from(*places.add(detail as usize) >> 12);
-                let mut symbol = P::default();
-                if coded && (opens || !silent) {
-                    match decoder.next::<S, P>(class, opens) {
-                        Some(next) => (symbol, silent) = (next, false),
-                        None => silent = true,
+                decoder.reader.visit();
+                let mut classes = *whole_classes.add(((start + k) / VISIT) as usize);
+                let end = count.min(k + VISIT);
+                let (mut opens, mut silent) = (true, !coded);
+                while k < end {
+                    let mut symbol = P::default();
+                    if !silent {
+                        match decoder.next::<S, P>(classes as u32 & 3, opens) {
+                            Some(next) => symbol = next,
+                            None => silent = true,
+                        }
                     }
+                    *own.add(k as usize) = symbol;
+                    classes >>= 8;
+                    opens = false;
+                    k += 1;
                 }
-                *own.add(k as usize) = symbol;
-                detail = if detail + 1 == Walk::details::<3>() { 0 } else { detail + 1 };
-                k += 1;
             }
             move_rows(level, rows, first, start, count, symbols);
             start += ROW;
@@ -1510,13 +1524,13 @@ macro_rules! kernels {
         /// Decodes each segment of a level that is not one of three-dimensional tiles. Sets bit 0 of `bad` where bits are no code or do not end
         /// where their segment does, bit 1 where a symbol does not fit its place.
         ///
-        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 640, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 1024 + 784 bytes, and for each warp 32 rows of
+        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 640, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 2 x 784 bytes, and for each warp 32 rows of
         /// 32 symbols and 68 bytes (72 for i64).
         ///
         /// # Safety
         ///
         /// `payload` points to the segments' bytes, which end at `limit`; segment i has `lengths[i]` of them, from
-        /// `bases[i / 1024] + offsets[i]` on; `tables` points to 3 x 4096 entries (token | length << 8; 255 where no code starts so),
+        /// `bases[i / 1024] + offsets[i]` on; `tables` points to 3 x 4096 entries ([`fill_tables`]),
         /// `symbols` to the level's places.
         #[kernel(max_threads = $decode_threads, min_blocks = 2)]
         pub unsafe fn $decode(
@@ -1575,7 +1589,7 @@ kernels!(i64, i64, 128, 2, 128, count_tokens_i64, encode_i64, decode_i64, decode
 /// Threads of a block that fills a decoder's table.
 pub const TABLE_BLOCK: u32 = 512;
 
-/// Fills decoders' tables: for every 12 bits that may come next, token | length << 8; 255 where no code starts so.
+/// Fills decoders' tables: for every 12 bits that may come next, what they mean ([`Entry`]).
 ///
 /// Grid: a block for each book; block: 512 threads. Shared memory: 8192 bytes, static.
 ///
@@ -1591,7 +1605,7 @@ pub unsafe fn fill_tables(codes: *const u32, tables: *mut u16) {
     unsafe {
         let mut i = t;
         while i < TABLE as u32 {
-            *table.add(i as usize) = 255;
+            *table.add(i as usize) = Entry::new(None, 0).0;
             i += TABLE_BLOCK;
         }
         thread::sync_threads();
@@ -1601,9 +1615,10 @@ pub unsafe fn fill_tables(codes: *const u32, tables: *mut u16) {
             let entry = *codes.add(book as usize * TOKENS + token as usize);
             let (code, length) = (entry & 0xFF_FFFF, entry >> 24);
             if length > 0 && length <= 12 {
+                let meant = Entry::new(Some(token), length).0;
                 let mut high = warp::lane_id();
                 while high < 1 << (12 - length) {
-                    *table.add(((high << length | code) & 0xFFF) as usize) = (token | length << 8) as u16;
+                    *table.add(((high << length | code) & 0xFFF) as usize) = meant;
                     high += 32;
                 }
             }

@@ -80,7 +80,7 @@ const BOOKS: usize = CLASSES * TOKENS;
 const SMALL: usize = 128;
 /// Bytes of shared memory that the warps of a block share to code with, and to decode with.
 const ENCODE_SHARED: u32 = 7152;
-const DECODE_SHARED: u32 = 24576 + 1024 + 784;
+const DECODE_SHARED: u32 = 24576 + 2 * 784;
 /// Lets kernels have more shared memory than a block has unless it is asked for: no more than 99 KiB, which all devices have, but for
 /// blocks that decode. Returns which of [`Stored::decode_threads`] those have.
 pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<usize> {
