@@ -151,13 +151,13 @@ impl Target {
 }
 
 /// Adds (exclusive or) to `raw` the remainders of spans of bytes, which [`bmgard_core::crc::finish`] makes CRC-32s. A warp works on a
-/// piece of 8 KiB, counted from its span's end, and then on the next that is as many further as there are warps.
+/// piece of 16 KiB, counted from its span's end, and then on the next that is as many further as there are warps.
 ///
 /// Grid: any; block: 256 threads. Shared memory: 4096 bytes, static.
 ///
 /// # Safety
 ///
-/// `spans` points to `count` spans at any byte address, shorter than 2^45, which nothing writes meanwhile; `raw` to as many values that were
+/// `spans` points to `count` spans at any byte address, shorter than 2^46, which nothing writes meanwhile; `raw` to as many values that were
 /// 0.
 #[kernel(max_threads = CHECKSUM_BLOCK)]
 pub unsafe fn checksums(count: u32, spans: *const Span, raw: *mut u32) {
@@ -203,18 +203,6 @@ pub struct Part {
     kind: u64,
 }
 
-/// Parts of a chunk, at most.
-const MOST_PARTS: u32 = CHECKSUM_BLOCK;
-
-/// What is known of a part.
-#[derive(Clone, Copy)]
-struct Found {
-    len: u64,
-    exists: bool,
-    section: bool,
-    bad: bool,
-}
-
 /// The memory that a chunk may take, and what is known of its size.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -231,55 +219,50 @@ pub struct Chunk {
 /// Says where the sections of a chunk lie, once it is known how long they are, and copies one that is there already. Sections that are not
 /// there are empty and at the address 0; where there is no room for all, all are.
 ///
-/// Grid: 1 block; block: 256 threads. Shared memory: 4096 bytes, static.
+/// Grid: 1 block; block: 256 threads. No shared memory.
 ///
 /// # Safety
 ///
-/// `parts` points to `count` parts, at most 256, `spans` to as many, of which those that are no sections are the last, and get none; `size` to a
+/// `parts` points to `count` parts, `spans` to as many, of which those that are no sections are the last, and get none; `size` to a
 /// number, the chunk's size; `contents` to the bytes of the section `copied`.
 #[kernel(max_threads = CHECKSUM_BLOCK)]
 pub unsafe fn lay_out(chunk: Chunk, count: u32, parts: *const Part, copied: u32, contents: *const u8, spans: *mut Span, size: *mut u64) {
-    let found = shared_array![Found; MOST_PARTS as usize];
-    let t = thread::thread_idx_x();
     // SAFETY: the caller's; what one thread writes the others read behind a barrier.
     unsafe {
-        // All that has to be loaded at once.
-        if t < count {
-            let part = *parts.add(t as usize);
-            let mut one = Found { len: part.fixed, exists: true, section: part.kind != 2, bad: false };
-            if part.kind == 2 {
-                one.bad = *(part.number as *const u32) != 0;
-            } else if !part.number.is_null() {
-                let number = *part.number;
-                one.exists = part.kind != 1 || number != 0;
-                one.len = if one.exists { part.fixed + part.each * number } else { 0 };
-            }
-            *found.add(t as usize) = one;
-        }
-        thread::sync_threads();
-        if t == 0 {
-            let (mut fits, mut all) = (true, chunk.header);
-            let mut header = chunk.header;
+        if thread::thread_idx_x() == 0 {
+            let (mut fits, mut header) = (true, chunk.header);
+            let mut end = chunk.address;
             let mut i = 0;
             while i < count {
-                let one = *found.add(i as usize);
-                fits &= !one.bad;
-                if one.section {
-                    all += one.len + if one.exists { chunk.entry } else { 0 };
-                    header += if one.exists { chunk.entry } else { 0 };
+                let part = *parts.add(i as usize);
+                let mut span = Span { address: end, len: part.fixed };
+                if part.kind == 2 {
+                    fits &= *(part.number as *const u32) == 0;
+                    i += 1;
+                    continue;
                 }
+                if !part.number.is_null() {
+                    span.len += part.each * *part.number;
+                }
+                if part.kind == 1 && *part.number == 0 {
+                    span = Span { address: 0, len: 0 };
+                } else {
+                    header += chunk.entry;
+                }
+                end += span.len;
+                *spans.add(i as usize) = span;
                 i += 1;
             }
+            let all = end - chunk.address + header;
             *size = all;
             fits &= all <= chunk.room && all < chunk.limit;
-            let mut at = chunk.address + header;
             i = 0;
             while i < count {
-                let one = *found.add(i as usize);
-                if one.section {
-                    let there = fits && one.exists;
-                    *spans.add(i as usize) = if there { Span { address: at, len: one.len } } else { Span { address: 0, len: 0 } };
-                    at += one.len;
+                if (*parts.add(i as usize)).kind != 2 {
+                    let span = spans.add(i as usize);
+                    // A section that is not there has no address.
+                    let there = fits && (*span).address != 0;
+                    *span = if there { Span { address: (*span).address + header, len: (*span).len } } else { Span { address: 0, len: 0 } };
                 }
                 i += 1;
             }

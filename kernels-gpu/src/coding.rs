@@ -13,7 +13,7 @@ use cuda_std::atomic::intrinsics::{atomic_fetch_add_relaxed_u32_device, atomic_f
 use cuda_std::prelude::*;
 
 use crate::common::{Stored, load, load_symbol, running_sum, split};
-use crate::unroll::{each4, each8};
+use crate::unroll::each8;
 
 /// Threads of a block that counts.
 pub const BLOCK: u32 = 64;
@@ -264,10 +264,6 @@ fn is_whole<const KIND: u32>(level: &CodedLevel, mask: *const u32, first: u32, c
     if KIND != 3 || !mask.is_null() {
         return false;
     }
-    let fits = |axis: usize| level.tiles[axis] * TILE as u32 == level.dims[axis];
-    if fits(0) && fits(1) && fits(2) {
-        return true;
-    }
     let mut whole = true;
     let mut tile = first / Walk::details::<KIND>();
     let end = (first + count) / Walk::details::<KIND>();
@@ -361,12 +357,7 @@ enum Found<S> {
     Whole(*const S),
 }
 
-/// Whether symbols lie in memory two in a word, which is as they are coded.
-const fn is_packed<S, P>() -> bool {
-    size_of::<S>() == 4 && size_of::<P>() == 2
-}
-
-/// A lane's group of symbols, two in a word where they are packed, and their classes, one a byte.
+/// A lane's group of symbols and their classes, one a byte.
 ///
 /// # Safety
 /// The group is inside the coded symbols; in shared memory they are filled up, in place `coded` of them exist.
@@ -378,43 +369,31 @@ unsafe fn group<S: Symbol, P: Stored<S>>(
     whole_classes: *const u64,
     index: u32,
     coded: u32,
-) -> ([S; GROUP], [u32; GROUP / 2], u64) {
+) -> ([S; GROUP], u64) {
     let mut symbols = [S::default(); GROUP];
-    let mut pairs = [0; GROUP / 2];
     // SAFETY: the caller's.
     unsafe {
-        let (at, kinds) = match *found {
-            Found::Compacted => (compacted.add(index as usize * GROUP), *(classes as *const u64).add(index as usize)),
-            Found::Whole(at) => (at.add(index as usize * GROUP), *whole_classes.add(index as usize)),
-        };
-        let shared = matches!(found, Found::Compacted);
-        if is_packed::<S, P>() {
-            // An even index is a multiple of 4 bytes.
-            let at = at as *const u32;
-            each4!(|pair| {
-                let first = 2 * pair as u32;
-                if shared {
-                    pairs[pair] = *at.add(pair);
-                } else if first + 1 < coded {
-                    pairs[pair] = intrinsics::load_readonly(at.add(pair));
-                } else if first < coded {
-                    pairs[pair] = u32::from(*(at.add(pair) as *const u16));
+        match *found {
+            Found::Compacted => {
+                each8!(|k| {
+                    symbols[k] = (*compacted.add(index as usize * GROUP + k)).get();
+                });
+                (symbols, *(classes as *const u64).add(index as usize))
+            }
+            Found::Whole(at) => {
+                let at = at.add(index as usize * GROUP);
+                if coded == GROUP as u32 {
+                    symbols = P::load_group(at);
+                } else {
+                    each8!(|k| {
+                        if (k as u32) < coded {
+                            symbols[k] = load_symbol(at.add(k));
+                        }
+                    });
                 }
-            });
-            each4!(|pair| {
-                symbols[2 * pair] = S::from_i64(i64::from(pairs[pair] as i16));
-                symbols[2 * pair + 1] = S::from_i64(i64::from(pairs[pair] as i32 >> 16));
-            });
-        } else {
-            each8!(|k| {
-                if shared {
-                    symbols[k] = (*at.add(k)).get();
-                } else if (k as u32) < coded {
-                    symbols[k] = load_symbol(at.add(k));
-                }
-            });
+                (symbols, *whole_classes.add(index as usize))
+            }
         }
-        (symbols, pairs, kinds)
     }
 }
 
@@ -507,7 +486,7 @@ unsafe fn count<S: Symbol, P: Stored<S>, const KIND: u32>(
             let mut index = warp::lane_id();
             while index * (GROUP as u32) < live {
                 let coded = (live - index * GROUP as u32).min(GROUP as u32);
-                let (values, _, kinds) = group::<S, P>(&found, compacted, classes, whole_classes, index, coded);
+                let (values, kinds) = group::<S, P>(&found, compacted, classes, whole_classes, index, coded);
                 if values.iter().all(|&v| v == S::default()) {
                     zeros += 1 << (10 * (kinds & 3) as u32);
                 } else {
@@ -628,7 +607,7 @@ impl Append {
     }
 }
 
-/// Symbols of -SMALL ..= SMALL - 1 have a table of their own, by their low byte.
+/// Symbols of -SMALL ..= SMALL - 1 have a table of their own.
 const SMALL: i32 = 128;
 /// Entries of that table.
 const SMALLS: usize = CLASSES * 2 * SMALL as usize;
@@ -655,7 +634,7 @@ impl Codes {
     /// As above; the symbol is small.
     #[inline(always)]
     unsafe fn of_small<S: Symbol>(&self, class: u32, symbol: S) -> u32 {
-        let index = symbol.to_i64() as u32 & 0xFF | class * 2 * SMALL as u32;
+        let index = (symbol.to_i64() as i32 + SMALL) as u32 + class * 2 * SMALL as u32;
         // SAFETY: the symbol is small.
         unsafe { *self.small.add(index as usize) }
     }
@@ -759,27 +738,15 @@ unsafe fn encode_groups<S: Symbol + Spread, P: Stored<S>>(
     unsafe {
         let coded = live.saturating_sub(index * GROUP as u32).min(GROUP as u32);
         if coded > 0 {
-            let pairs;
-            (values, pairs, kinds) = group::<S, P>(found, room.compacted, room.classes, room.whole_classes, index, coded);
-            if is_packed::<S, P>() {
-                let (mut bits, mut spread) = (0, 0);
-                each4!(|pair| {
-                    bits |= pairs[pair];
-                    // Complemented where they are negative.
-                    spread |= pairs[pair] ^ intrinsics::byte_permute(pairs[pair], 0, 0xBB99);
-                });
-                any = bits != 0;
-                small = spread & 0xFF80_FF80 == 0;
-            } else {
-                let (mut bits, mut spread) = (0, 0);
-                each8!(|k| {
-                    bits |= values[k].bits();
-                    spread |= values[k].spread();
-                });
-                any = bits != 0;
-                // A table of small symbols pays where there are registers for its entries.
-                small = spread < SMALL as u32 && size_of::<S>() == 4 || !any;
-            }
+            (values, kinds) = group::<S, P>(found, room.compacted, room.classes, room.whole_classes, index, coded);
+            let (mut bits, mut spread) = (0, 0);
+            each8!(|k| {
+                bits |= values[k].bits();
+                spread |= values[k].spread();
+            });
+            any = bits != 0;
+            // A table of small symbols pays where there are registers for its entries.
+            small = spread < SMALL as u32 && size_of::<S>() == 4 || !any;
             if !any {
                 let (code, length) = codes.of_token(kinds as u32 & 3, ZERO_GROUP);
                 entries[0] = code | length << 26;
@@ -787,15 +754,7 @@ unsafe fn encode_groups<S: Symbol + Spread, P: Stored<S>>(
             } else if small {
                 each8!(|k| {
                     if (k as u32) < coded {
-                        entries[k] = if is_packed::<S, P>() {
-                            // The low byte of the symbol, then its class, and zeros, which are the class's sign.
-                            const SELECT: [u32; 2] = [0xCC40, 0xCC42];
-                            let words = (kinds >> (32 * (k / 4))) as u32;
-                            let selected = SELECT[k % 2] + 0x1110 * (k as u32 % 4);
-                            *codes.small.add(intrinsics::byte_permute(pairs[k / 2], words, selected) as usize)
-                        } else {
-                            codes.of_small((kinds >> (8 * k)) as u32 & 3, values[k])
-                        };
+                        entries[k] = codes.of_small((kinds >> (8 * k)) as u32 & 3, values[k]);
                         size += entries[k] >> 26;
                     }
                 });
@@ -812,24 +771,9 @@ unsafe fn encode_groups<S: Symbol + Spread, P: Stored<S>>(
         if all <= capacity {
             let mut append = Append::new(room.words, end - size);
             if small {
-                // Two at a time: nearly all that are neighbours take no more than 32 bits.
-                let (mut pairs, mut sizes) = ([0u32; GROUP / 2], [0u32; GROUP / 2]);
-                let mut most = 0;
-                each4!(|pair| {
-                    let (first, second) = (entries[2 * pair], entries[2 * pair + 1]);
-                    pairs[pair] = first & 0x3FF_FFFF | (second & 0x3FF_FFFF) << (first >> 26);
-                    sizes[pair] = (first >> 26) + (second >> 26);
-                    most = sizes[pair].max(most);
+                each8!(|k| {
+                    append.put(entries[k] & 0x3FF_FFFF, entries[k] >> 26);
                 });
-                if most <= 32 {
-                    each4!(|pair| {
-                        append.put(pairs[pair], sizes[pair]);
-                    });
-                } else {
-                    each8!(|k| {
-                        append.put(entries[k] & 0x3FF_FFFF, entries[k] >> 26);
-                    });
-                }
             } else {
                 each8!(|k| {
                     if (k as u32) < coded {
@@ -1021,10 +965,8 @@ struct Reader {
 const RING: u32 = 16;
 /// Words that are loaded at once.
 const LOADED: u32 = 8;
-/// Places between two visits to memory: symbols that are not rare have at most 25 bits, so that these take no more than the words that a visit
-/// leaves.
-const VISIT: u32 = 8;
-const _: () = assert!(VISIT == GROUP as u32 && VISIT * 25 <= (RING - LOADED) * 32 - 31);
+/// Places between two visits to memory.
+const VISIT: u32 = 16;
 
 impl Reader {
     /// Reads `bytes` bytes from `start` on; those up to `limit` may be looked at, and those before `start` in the same word.
@@ -1039,23 +981,12 @@ impl Reader {
             let first = start.sub(skip as usize) as *const u32;
             let count = (skip + bytes).div_ceil(4);
             let full = ((limit as u64).saturating_sub(first as u64) / 4).min(count as u64) as u32;
-            let mut reader = Self { words: [0; 2], used: 8 * skip, next: 0, first, count, full, limit, ring, taken: 1, loaded: 0 };
+            let mut reader = Self { words: [0; 2], used: 8 * skip, next: 0, first, count, full, limit, ring, taken: 0, loaded: 0 };
             reader.visit();
-            reader.words = [reader.at(0), reader.at(1)];
-            reader.next = reader.at(2);
-            reader.taken = 3;
+            reader.words = [reader.pull(), reader.pull()];
+            reader.next = reader.pull();
             reader
         }
-    }
-
-    /// A word that is in the ring.
-    ///
-    /// # Safety
-    /// As [`Reader::new`].
-    #[inline(always)]
-    unsafe fn at(&self, index: u32) -> u32 {
-        // SAFETY: the ring has the place.
-        unsafe { *self.ring.add((index % RING * 32) as usize) }
     }
 
     /// A word; 0 beyond the end.
@@ -1082,7 +1013,7 @@ impl Reader {
         }
     }
 
-    /// Fills the rings of all lanes. The word before the one that is taken next stays.
+    /// Fills the rings of all lanes.
     ///
     /// # Safety
     /// As [`Reader::new`].
@@ -1091,7 +1022,7 @@ impl Reader {
         // SAFETY: the caller's; the ring has the places.
         unsafe {
             loop {
-                let room = self.loaded + LOADED < self.taken + RING;
+                let room = self.loaded < self.count && self.loaded + LOADED <= self.taken + RING;
                 if !warp::full::any(room) {
                     return;
                 }
@@ -1109,18 +1040,22 @@ impl Reader {
         }
     }
 
-    /// Loads the words that [`Reader::skip`] needs for what comes before the next visit: symbols of many bits may have used them up.
+    /// The next word.
     ///
     /// # Safety
     /// As [`Reader::new`].
     #[inline(always)]
-    unsafe fn replenish(&mut self) {
-        // SAFETY: the ring has the place, and none that is needed still has it.
+    unsafe fn pull(&mut self) -> u32 {
+        let index = self.taken;
+        self.taken += 1;
+        // SAFETY: the caller's; the ring has the word.
         unsafe {
-            while self.loaded < self.taken + RING - LOADED {
-                *self.ring.add((self.loaded % RING * 32) as usize) = self.load(self.loaded);
-                self.loaded += 1;
+            if index < self.loaded {
+                return *self.ring.add((index % RING * 32) as usize);
             }
+            // Symbols of many bits may empty it.
+            self.loaded = self.taken;
+            self.load(index)
         }
     }
 
@@ -1130,19 +1065,19 @@ impl Reader {
         intrinsics::funnel_shift_right(self.words[1], self.words[0], self.used)
     }
 
-    /// Moves on by at most 32 bits. Nearly always some lane comes to a new word, so that all go the same way.
+    /// Moves on by at most 32 bits.
     ///
     /// # Safety
     /// As [`Reader::new`].
     #[inline(always)]
     unsafe fn skip(&mut self, count: u32) {
         self.used += count;
-        let moves = self.used >= 32;
-        self.used %= 32;
-        self.words = [if moves { self.words[1] } else { self.words[0] }, if moves { self.next } else { self.words[1] }];
-        self.taken += u32::from(moves);
-        // SAFETY: the caller's; the ring has the word.
-        self.next = unsafe { self.at(self.taken - 1) };
+        if self.used >= 32 {
+            self.used -= 32;
+            self.words = [self.words[1], self.next];
+            // SAFETY: the caller's.
+            self.next = unsafe { self.pull() };
+        }
     }
 
     /// The next `count` bits, at most 32.
@@ -1165,53 +1100,48 @@ impl Reader {
     }
 }
 
-/// What a token means. Of most: the code's length (4 bits), extra bits (4), the highest bits of the magnitude (2) and the sign (1). Others have a flag, the
-/// code's length and the token; what that means is told apart.
+/// What a token means. Of most: extra bits (5 bits), the sign (1), and the least magnitude (in the high half). Others have a flag, and
+/// their extra bits (6 bits), the two highest bits of their magnitude (2) and their sign (1) elsewhere.
 #[derive(Clone, Copy)]
-struct Entry(u16);
+struct Meaning(u32);
 
-impl Entry {
-    const RARE: u32 = 1 << 15;
+impl Meaning {
+    const NEGATIVE: u32 = 1 << 5;
+    const ZEROS: u32 = 1 << 6;
+    const ESCAPED: u32 = 1 << 7;
+    const INVALID: u32 = 1 << 8;
+    const LONG: u32 = 1 << 9;
+    /// Any of the flags.
+    const RARE: u32 = Self::ZEROS | Self::ESCAPED | Self::INVALID | Self::LONG;
+    /// Meanings, by the 8 bits of an escaped token; the last is that of no token.
+    const COUNT: usize = 256;
 
-    /// A code of so many bits; `None` for bits that no code starts with.
-    #[inline(always)]
-    fn new(token: Option<u32>, length: u32) -> Self {
-        let Some(token) = token else { return Self((Self::RARE | 255 << 4) as u16) };
-        let rare = Self((Self::RARE | token << 4 | length) as u16);
-        if token >= ESCAPE || token == ZERO_GROUP {
-            return rare;
-        }
-        let Parts { top, extra, negative } = Parts::new(token);
-        // A code and so many extra bits fit a window, and their magnitude fits any symbol.
-        if extra > 13 {
-            return rare;
-        }
-        Self((length | extra << 4 | top << 8 | u32::from(negative) << 10) as u16)
-    }
-}
-
-/// A token's magnitude: `top`, and then `extra` bits.
-struct Parts {
-    top: u32,
-    extra: u32,
-    negative: bool,
-}
-
-impl Parts {
     #[inline(always)]
     fn new(token: u32) -> Self {
+        if token == ZERO_GROUP {
+            return Self(Self::ZEROS);
+        }
+        if token >= ESCAPE {
+            return Self(if token == ESCAPE { Self::ESCAPED } else { Self::INVALID });
+        }
         if token == 0 {
-            return Self { top: 0, extra: 0, negative: false };
+            return Self(0);
         }
         let class = (token - 1) >> 1;
         let top = if class == 0 { 1 } else { 2 | (class + 1) & 1 };
-        Self { top, extra: extra_bits(token), negative: (token - 1) & 1 == 1 }
+        let (extra, negative) = (extra_bits(token), (token - 1) & 1);
+        // A code and so many extra bits fit a window, and their magnitude fits any symbol.
+        if extra <= 13 {
+            return Self(extra | (negative * Self::NEGATIVE) | ((top << extra) << 16));
+        }
+        Self(Self::LONG | extra << 16 | top << 22 | negative << 24)
     }
 }
 
 /// What a lane decodes with.
 struct Decoder {
     tables: *const u16,
+    meanings: *const Meaning,
     reader: Reader,
     /// Whether all codes were codes.
     valid: bool,
@@ -1223,55 +1153,53 @@ impl Decoder {
     /// The next symbol in the context `class`; `None` for a group of zeros, where it may start.
     ///
     /// # Safety
-    /// Tables were loaded.
+    /// Tables and meanings were loaded.
     #[inline(always)]
     unsafe fn next<S: Symbol + Spread, P: Stored<S>>(&mut self, class: u32, opens: bool) -> Option<P> {
         // SAFETY: the caller's.
         unsafe {
             let window = self.reader.window();
-            let entry = u32::from(*self.tables.add((class * TABLE as u32 + (window & (TABLE as u32 - 1))) as usize));
-            if entry & Entry::RARE != 0 {
-                return self.rare(entry, opens);
+            let entry = *self.tables.add(class as usize * TABLE + (window as usize & (TABLE - 1)));
+            let length = u32::from(entry >> 8);
+            let meaning = *self.meanings.add((entry & 0xFF) as usize);
+            if meaning.0 & Meaning::RARE != 0 {
+                return self.rare(meaning, length, opens);
             }
-            let (length, extra, top) = (entry & 15, entry >> 4 & 15, entry >> 8 & 3);
-            let magnitude = ((window >> length) & !(u32::MAX << extra) | top << extra) as i32;
+            let extra = meaning.0 & 31;
+            let magnitude = ((window >> length) & !(u32::MAX << extra) | meaning.0 >> 16) as i32;
             self.reader.skip(length + extra);
-            let sign = -((entry >> 10) as i32);
-            Some(P::new(S::from_i64(i64::from((magnitude ^ sign) - sign))))
+            let symbol = if meaning.0 & Meaning::NEGATIVE != 0 { -magnitude } else { magnitude };
+            Some(P::new(S::from_i64(i64::from(symbol))))
         }
     }
 
-    /// The same for tokens that are rare; leaves as many words as a visit does.
+    /// The same for tokens that are rare.
     ///
     /// # Safety
     /// As [`Decoder::next`].
     #[inline(always)]
-    unsafe fn rare<S: Symbol + Spread, P: Stored<S>>(&mut self, entry: u32, opens: bool) -> Option<P> {
-        let mut token = entry >> 4 & 255;
+    unsafe fn rare<S: Symbol + Spread, P: Stored<S>>(&mut self, meaning: Meaning, length: u32, opens: bool) -> Option<P> {
+        let mut meaning = meaning;
         // SAFETY: the caller's.
         unsafe {
-            // No more than 84 bits.
-            self.reader.replenish();
-            self.reader.skip(entry & 15);
-            if token == ESCAPE {
-                token = self.reader.take(ESCAPED_BITS) as u32;
-                self.valid &= token != ESCAPE;
+            self.reader.skip(length);
+            if meaning.0 & Meaning::ESCAPED != 0 {
+                meaning = *self.meanings.add(self.reader.take(ESCAPED_BITS) as usize);
+                self.valid &= meaning.0 & Meaning::ESCAPED == 0;
             }
-            if token == ZERO_GROUP {
+            if meaning.0 & Meaning::ZEROS != 0 {
                 self.valid &= opens;
-                self.reader.replenish();
                 return None;
             }
-            if token >= ESCAPE {
-                self.valid = false;
-                token = 0;
-            }
-            let Parts { top, extra, negative } = Parts::new(token);
+            self.valid &= meaning.0 & Meaning::INVALID == 0;
+            let long = meaning.0 & Meaning::LONG != 0;
+            let (extra, negative) =
+                if long { (meaning.0 >> 16 & 63, meaning.0 >> 24 & 1 == 1) } else { (meaning.0 & 31, meaning.0 & Meaning::NEGATIVE != 0) };
+            let top = if long { meaning.0 >> 22 & 3 } else { meaning.0 >> (16 + extra) };
             let low = self.reader.take(extra.min(32));
             let high = if extra > 32 { self.reader.take(extra - 32) << 32 } else { 0 };
             let symbol = S::assemble(top, extra, low | high, negative);
             self.excess |= P::excess(symbol);
-            self.reader.replenish();
             Some(P::new(symbol))
         }
     }
@@ -1332,18 +1260,22 @@ unsafe fn decode<S: Symbol + Spread, P: Stored<S>, const KIND: u32>(
     unsafe {
         let start = shared::dynamic_shared_mem::<u8>();
         let shared_tables = start as *mut u16;
-        let places = start.add(CLASSES * TABLE * 2) as *mut u16;
-        let whole_classes = (places as *mut u8).add(784) as *mut u64;
+        let meanings = start.add(CLASSES * TABLE * 2) as *mut Meaning;
+        let places = (meanings as *mut u8).add(Meaning::COUNT * 4) as *mut u16;
         let own_bytes = 32 * (row_bytes::<P>() + RING as usize * 4);
-        let rows = (whole_classes as *mut u8).add(784 + (thread::thread_idx_x() / 32) as usize * own_bytes);
+        let rows = (places as *mut u8).add(784 + (thread::thread_idx_x() / 32) as usize * own_bytes);
         let mut i = thread::thread_idx_x();
         while i < (CLASSES * TABLE / 2) as u32 {
             *(shared_tables as *mut u32).add(i as usize) = intrinsics::load_readonly((tables as *const u32).add(i as usize));
             i += thread::block_dim_x();
         }
+        i = thread::thread_idx_x();
+        while i < Meaning::COUNT as u32 {
+            *meanings.add(i as usize) = Meaning::new(i);
+            i += thread::block_dim_x();
+        }
         if KIND <= 3 {
             load_places::<KIND>(places);
-            load_whole_classes::<KIND>(places, whole_classes as *mut u8);
         } else {
             thread::sync_threads();
         }
@@ -1351,19 +1283,17 @@ unsafe fn decode<S: Symbol + Spread, P: Stored<S>, const KIND: u32>(
         let bytes = if exists { u32::from(load(lengths.add(segment as usize))) } else { 0 };
         let at = if exists { *bases.add((segment / 1024) as usize) + u64::from(*offsets.add(segment as usize)) } else { 0 };
         let segment_start = payload.add(at as usize);
-        // Where the reader must be in the end.
-        let expected = if bytes > 0 { (segment_start as u64 % 4) as u32 + bytes } else { 0 };
         let ring = (rows.add(32 * row_bytes::<P>()) as *mut u32).add(lane as usize);
         let reader = Reader::new(segment_start, bytes, limit, ring);
-        let mut decoder = Decoder { tables: shared_tables, reader, valid: true, excess: 0 };
+        let mut decoder = Decoder { tables: shared_tables, meanings, reader, valid: true, excess: 0 };
         let own = rows.add(lane as usize * row_bytes::<P>()) as *mut P;
         let whole = exists && count == level.segment && is_whole::<KIND>(&level, mask, base, count);
         if warp::full::all(whole) {
-            decode_whole::<S, P>(&level, &mut decoder, expected > 0, first, whole_classes, rows, own, symbols);
+            decode_whole::<S, P>(&level, &mut decoder, bytes > 0, first, places, rows, own, symbols);
         } else {
-            decode_part::<S, P, KIND>(&level, &mut decoder, expected > 0, count, base, first, mask, places, rows, own, symbols);
+            decode_part::<S, P, KIND>(&level, &mut decoder, bytes > 0, count, base, first, mask, places, rows, own, symbols);
         }
-        if expected > 0 && !(decoder.valid && decoder.reader.end() == expected) {
+        if bytes > 0 && !(decoder.valid && decoder.reader.end() == (segment_start as u64 % 4) as u32 + bytes) {
             atomic_fetch_or_relaxed_u32_device(bad, 1);
         }
         if decoder.excess != 0 {
@@ -1382,35 +1312,35 @@ unsafe fn decode_whole<S: Symbol + Spread, P: Stored<S>>(
     decoder: &mut Decoder,
     coded: bool,
     first: u32,
-    whole_classes: *const u64,
+    places: *const u16,
     rows: *const u8,
     own: *mut P,
     symbols: *mut P,
 ) {
     // SAFETY: the caller's.
     unsafe {
+        let mut detail = 0;
         let mut start = 0;
         while start < level.segment {
             let count = (level.segment - start).min(ROW);
             let mut k = 0;
+            let mut silent = !coded;
             while k < count {
-                decoder.reader.visit();
-                let mut classes = *whole_classes.add(((start + k) / VISIT) as usize);
-                let end = count.min(k + VISIT);
-                let (mut opens, mut silent) = (true, !coded);
-                while k < end {
-                    let mut symbol = P::default();
-                    if !silent {
-                        match decoder.next::<S, P>(classes as u32 & 3, opens) {
-                            Some(next) => symbol = next,
-                            None => silent = true,
-                        }
-                    }
-                    *own.add(k as usize) = symbol;
-                    classes >>= 8;
-                    opens = false;
-                    k += 1;
+                if k % VISIT == 0 {
+                    decoder.reader.visit();
                 }
+                let opens = k % GROUP as u32 == 0;
+                let class = u32::from(*places.add(detail as usize) >> 12);
+                let mut symbol = P::default();
+                if coded && (opens || !silent) {
+                    match decoder.next::<S, P>(class, opens) {
+                        Some(next) => (symbol, silent) = (next, false),
+                        None => silent = true,
+                    }
+                }
+                *own.add(k as usize) = symbol;
+                detail = if detail + 1 == Walk::details::<3>() { 0 } else { detail + 1 };
+                k += 1;
             }
             move_rows(level, rows, first, start, count, symbols);
             start += ROW;
@@ -1524,13 +1454,13 @@ macro_rules! kernels {
         /// Decodes each segment of a level that is not one of three-dimensional tiles. Sets bit 0 of `bad` where bits are no code or do not end
         /// where their segment does, bit 1 where a symbol does not fit its place.
         ///
-        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 640, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 2 x 784 bytes, and for each warp 32 rows of
+        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 640, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 1024 + 784 bytes, and for each warp 32 rows of
         /// 32 symbols and 68 bytes (72 for i64).
         ///
         /// # Safety
         ///
         /// `payload` points to the segments' bytes, which end at `limit`; segment i has `lengths[i]` of them, from
-        /// `bases[i / 1024] + offsets[i]` on; `tables` points to 3 x 4096 entries ([`fill_tables`]),
+        /// `bases[i / 1024] + offsets[i]` on; `tables` points to 3 x 4096 entries (token | length << 8; 255 where no code starts so),
         /// `symbols` to the level's places.
         #[kernel(max_threads = $decode_threads, min_blocks = 2)]
         pub unsafe fn $decode(
@@ -1589,7 +1519,7 @@ kernels!(i64, i64, 128, 2, 128, count_tokens_i64, encode_i64, decode_i64, decode
 /// Threads of a block that fills a decoder's table.
 pub const TABLE_BLOCK: u32 = 512;
 
-/// Fills decoders' tables: for every 12 bits that may come next, what they mean ([`Entry`]).
+/// Fills decoders' tables: for every 12 bits that may come next, token | length << 8; 255 where no code starts so.
 ///
 /// Grid: a block for each book; block: 512 threads. Shared memory: 8192 bytes, static.
 ///
@@ -1605,7 +1535,7 @@ pub unsafe fn fill_tables(codes: *const u32, tables: *mut u16) {
     unsafe {
         let mut i = t;
         while i < TABLE as u32 {
-            *table.add(i as usize) = Entry::new(None, 0).0;
+            *table.add(i as usize) = 255;
             i += TABLE_BLOCK;
         }
         thread::sync_threads();
@@ -1615,10 +1545,9 @@ pub unsafe fn fill_tables(codes: *const u32, tables: *mut u16) {
             let entry = *codes.add(book as usize * TOKENS + token as usize);
             let (code, length) = (entry & 0xFF_FFFF, entry >> 24);
             if length > 0 && length <= 12 {
-                let meant = Entry::new(Some(token), length).0;
                 let mut high = warp::lane_id();
                 while high < 1 << (12 - length) {
-                    *table.add(((high << length | code) & 0xFFF) as usize) = meant;
+                    *table.add(((high << length | code) & 0xFFF) as usize) = (token | length << 8) as u16;
                     high += 32;
                 }
             }

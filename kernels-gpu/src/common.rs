@@ -39,6 +39,15 @@ pub(crate) trait Stored<S: Symbol>: ReadOnlyValue + Default + 'static {
     fn get(self) -> S;
     /// 0 if a symbol fits.
     fn excess(symbol: S) -> u32;
+    /// Eight symbols one after the other, that nothing writes while the kernel runs.
+    ///
+    /// # Safety
+    /// `ptr` points to them, at an even index.
+    #[inline(always)]
+    unsafe fn load_group(ptr: *const Self) -> [S; 8] {
+        // SAFETY: the caller's.
+        [0, 1, 2, 3, 4, 5, 6, 7].map(|k| unsafe { load_symbol(ptr.add(k)) })
+    }
 }
 
 impl Stored<i32> for i32 {
@@ -89,6 +98,15 @@ impl Stored<i32> for i16 {
     #[inline(always)]
     fn excess(symbol: i32) -> u32 {
         (symbol ^ i32::from(symbol as i16)) as u32
+    }
+
+    #[inline(always)]
+    unsafe fn load_group(ptr: *const Self) -> [i32; 8] {
+        // Pairs: an even index is a multiple of 4 bytes.
+        // SAFETY: the caller's.
+        let pairs = [0, 1, 2, 3].map(|k| unsafe { intrinsics::load_readonly((ptr as *const u32).add(k)) });
+        let (low, high) = (|k: usize| i32::from(pairs[k] as i16), |k: usize| pairs[k] as i32 >> 16);
+        [low(0), high(0), low(1), high(1), low(2), high(2), low(3), high(3)]
     }
 }
 

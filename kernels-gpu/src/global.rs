@@ -12,7 +12,7 @@ use bmgard_core::{Symbol, axis};
 use cuda_std::prelude::*;
 
 use crate::common::{Stored, load_symbol, running_sum, split};
-use crate::unroll::{each3, each5, each8};
+use crate::unroll::{each5, each8};
 
 /// Threads of a block.
 pub const BLOCK: u32 = 256;
@@ -64,99 +64,45 @@ fn along_zy<T: Real>(odd: [bool; 2], at: impl Fn(u32, u32) -> T) -> T {
     if odd[1] { along_z(0).average(along_z(1)) } else { along_z(0) }
 }
 
-/// A value that is stored beside its neighbour at once.
-trait Pair: Copy {
-    /// Stores two, one after the other.
-    ///
-    /// # Safety
-    /// There is room, and `to` is aligned to both.
-    unsafe fn store(to: *mut Self, first: Self, second: Self);
-}
-
-macro_rules! pairs {
-    ($($value:ident $bits:ident $both:ident;)*) => {$(
-        impl Pair for $value {
-            #[inline(always)]
-            unsafe fn store(to: *mut Self, first: Self, second: Self) {
-                let bits = |value: $value| $bits::from_ne_bytes(value.to_ne_bytes()) as $both;
-                // SAFETY: the caller's.
-                unsafe { *(to as *mut $both) = bits(first) | bits(second) << $bits::BITS };
-            }
-        }
-    )*};
-}
-
-pairs! {
-    i16 u16 u32;
-    i32 u32 u64;
-    i64 u64 u128;
-    f32 u32 u64;
-    f64 u64 u128;
-}
-
-/// Rows that a lane has nodes of at once, to have many loads under way.
-const AHEAD: usize = 3;
-/// Even nodes of a row that a warp works on at once: the last lane's is only another's neighbour.
-const SLOTS: u32 = 31;
-
-/// Computes `node(interpolant, load(x))` for every node x of the row that the calling warp works on, and puts it into `out`, given
-/// `coarse(z, y, slot)`, the coarse nodes around it. A lane has an even node and the odd one after it, whose other neighbour is the next
-/// lane's. `node` is told x too.
+/// Calls `node(x, interpolant)` for every node of the row that the calling warp works on, given `coarse(z, y, slot)`, the coarse nodes
+/// around it. A lane has an even node and the odd one after it, whose other neighbour is the next lane's.
 ///
 /// # Safety
-/// All lanes of the warp call it; `out` points to the row, and `load` may be asked for any of its nodes.
+/// All lanes of the warp call it.
 #[inline(always)]
-unsafe fn each_of_row<T: Real + warp::WarpShuffleValue, D: Copy + Default, O: Pair>(
+unsafe fn each_of_row<T: Real + warp::WarpShuffleValue>(
     odd: [bool; 2],
     nx: u32,
     coarse_x: u32,
     coarse: impl Fn(u32, u32, u32) -> T,
-    load: impl Fn(u32) -> D,
-    node: impl Fn(u32, T, D) -> O,
-    out: *mut O,
+    mut node: impl FnMut(u32, T),
 ) {
     let lane = warp::lane_id();
     let at = |slot: u32| along_zy(odd, |z, y| coarse(z, y, slot.min(coarse_x - 1)));
-    // SAFETY: nodes are checked to be in the row; all lanes are here.
-    unsafe {
-        if nx <= 2 {
-            if lane < nx {
-                *out.add(lane as usize) = node(lane, at(lane), load(lane));
-            }
-            return;
+    if nx <= 2 {
+        if lane < nx {
+            node(lane, at(lane));
         }
-        let aligned = (out as usize).is_multiple_of(2 * size_of::<O>());
-        let mut start = 0;
-        while 2 * start < nx {
-            let (mut own, mut data) = ([T::ZERO; AHEAD], [[D::default(); 2]; AHEAD]);
-            each3!(|row| {
-                let slot = start + row as u32 * SLOTS + lane;
-                own[row] = at(slot);
-                data[row] = [load((2 * slot).min(nx - 1)), load((2 * slot + 1).min(nx - 1))];
-            });
-            each3!(|row| {
-                let x = 2 * (start + row as u32 * SLOTS + lane);
-                let next = warp::full::shuffle_down(own[row], 1);
-                // The last node of an even length is coarse, and its slot is the next.
-                let after = if x + 1 == nx - 1 { next } else { own[row].average(next) };
-                if lane < SLOTS && x < nx {
-                    let to = out.add(x as usize);
-                    let first = node(x, own[row], data[row][0]);
-                    if x + 1 == nx {
-                        *to = first;
-                    } else {
-                        let second = node(x + 1, after, data[row][1]);
-                        if aligned {
-                            Pair::store(to, first, second);
-                        } else {
-                            *to = first;
-                            *to.add(1) = second;
-                        }
-                    }
-                }
-            });
-            start += AHEAD as u32 * SLOTS;
+        return;
+    }
+    let mut start = 0;
+    while start < nx {
+        let slot = start / 2 + lane;
+        let own = at(slot);
+        // SAFETY: all lanes are here.
+        let mut next = unsafe { warp::full::shuffle_down(own, 1) };
+        if lane == 31 {
+            next = at(slot + 1);
         }
+        let x = 2 * slot;
+        if x < nx {
+            node(x, own);
+        }
+        if x + 1 < nx {
+            // The last node of an even length is coarse, and its slot is the next.
+            node(x + 1, if x + 1 == nx - 1 { next } else { own.average(next) });
+        }
+        start += 64;
     }
 }
 
@@ -173,7 +119,7 @@ fn my_row(dims: [u32; 3]) -> Option<[u32; 2]> {
 }
 
 #[inline(always)]
-unsafe fn quantise<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue + Default, P: Stored<T::Symbol> + Pair>(
+unsafe fn quantise<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, P: Stored<T::Symbol>>(
     level: GlobalLevel,
     values: *const T,
     quantiser: Quantiser<T>,
@@ -192,20 +138,20 @@ unsafe fn quantise<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue 
             intrinsics::load_readonly(values.add((((first[0] + 2 * dz) * dims[1] + first[1] + 2 * dy) * dims[2] + x) as usize))
         };
         let row = (z * dims[1] + y) * dims[2];
-        let load = |x: u32| intrinsics::load_readonly(values.add((row + x) as usize));
-        let node = |x: u32, interpolant: T, value: T| {
-            let coefficient = value - interpolant;
+        each_of_row(odd, dims[2], level.coarse[2], coarse, |x, interpolant| {
+            let node = (row + x) as usize;
+            let coefficient = intrinsics::load_readonly(values.add(node)) - interpolant;
+            let (symbol, _) = quantiser.quantise(coefficient);
+            *symbols.add(node) = P::new(symbol);
             if open_loop != 0 {
-                *details.add((row + x) as usize) = coefficient;
+                *details.add(node) = coefficient;
             }
-            P::new(quantiser.quantise(coefficient).0)
-        };
-        each_of_row(odd, dims[2], level.coarse[2], coarse, load, node, symbols.add(row as usize));
+        });
     }
 }
 
 #[inline(always)]
-unsafe fn recompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue + Pair, P: Stored<T::Symbol>>(
+unsafe fn recompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue, P: Stored<T::Symbol>>(
     level: GlobalLevel,
     symbols: *const P,
     coarse: *const T,
@@ -223,9 +169,10 @@ unsafe fn recompose<T: Real + warp::WarpShuffleValue + intrinsics::ReadOnlyValue
             intrinsics::load_readonly(coarse.add((row * level.coarse[2] + slot) as usize))
         };
         let row = (z * dims[1] + y) * dims[2];
-        let load = |x: u32| intrinsics::load_readonly(symbols.add((row + x) as usize));
-        let value = |_: u32, interpolant: T, symbol: P| interpolant + quantiser.value(symbol.get());
-        each_of_row(odd, dims[2], level.coarse[2], node, load, value, values.add(row as usize));
+        each_of_row(odd, dims[2], level.coarse[2], node, |x, interpolant| {
+            let node = (row + x) as usize;
+            *values.add(node) = interpolant + quantiser.value(load_symbol(symbols.add(node)));
+        });
     }
 }
 
@@ -652,7 +599,7 @@ macro_rules! symbol_kernels {
         /// # Safety
         ///
         /// `values` and `symbols` point to the array's nodes, and `details` for `open_loop`.
-        #[kernel(max_threads = ROW_BLOCK, min_blocks = 10)]
+        #[kernel(max_threads = ROW_BLOCK)]
         pub unsafe fn $quantise(
             level: GlobalLevel,
             values: *const $real,
@@ -673,7 +620,7 @@ macro_rules! symbol_kernels {
         /// # Safety
         ///
         /// `symbols` and `values` point to the array's nodes, `coarse` to the coarse ones.
-        #[kernel(max_threads = ROW_BLOCK, min_blocks = 10)]
+        #[kernel(max_threads = ROW_BLOCK)]
         pub unsafe fn $recompose(level: GlobalLevel, symbols: *const $stored, coarse: *const $real, step: $real, values: *mut $real) {
             // SAFETY: the caller's.
             unsafe { recompose(level, symbols, coarse, Quantiser { step, inverse: 0.0 }, values) }

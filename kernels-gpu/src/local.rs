@@ -189,9 +189,6 @@ const fn stashed<const NZ: usize, const NY: usize>() -> usize {
 
 /// What is kept of a coefficient: its symbol, or, where the kernels that quantise are apart, itself.
 trait Detail<T: Real>: Copy {
-    /// Whether it is a symbol.
-    const QUANTISED: bool;
-
     fn new(symbol: T::Symbol, coefficient: T) -> Self;
 
     /// The coefficient that it stands for.
@@ -201,8 +198,6 @@ trait Detail<T: Real>: Copy {
 macro_rules! details {
     ($($real:ident: $($stored:ident)*;)*) => {$(
         impl Detail<$real> for $real {
-            const QUANTISED: bool = false;
-
             #[inline(always)]
             fn new(_: <$real as Real>::Symbol, coefficient: $real) -> Self {
                 coefficient
@@ -216,8 +211,6 @@ macro_rules! details {
 
         $(
             impl Detail<$real> for $stored {
-                const QUANTISED: bool = true;
-
                 #[inline(always)]
                 fn new(symbol: <$real as Real>::Symbol, _: $real) -> Self {
                     Stored::new(symbol)
@@ -341,7 +334,7 @@ impl<P: Copy, const STAGE: bool> Out<P, STAGE> {
 #[inline(always)]
 unsafe fn decompose<
     T: Real + warp::WarpShuffleValue + intrinsics::AsyncValue,
-    P: Detail<T>,
+    P: Stored<T::Symbol>,
     const NZ: usize,
     const NY: usize,
     const STAGE: bool,
@@ -351,7 +344,135 @@ unsafe fn decompose<
     mask: *const u32,
     quantiser: Quantiser<T>,
     open_loop: u32,
-    details: *mut P,
+    symbols: *mut P,
+    coarse: *mut T,
+) {
+    let Some(place) = place::<NZ, NY>(&level) else { return };
+    let start = shared::dynamic_shared_mem::<T>();
+    let in_quad = warp::lane_id() / TILE as u32;
+    // SAFETY: indices are clamped to the array; symbols and coarse nodes belong to the lane's tile, where it exists.
+    unsafe {
+        // The lane's nodes, all under way at once; the shared rows take their place when they are done with.
+        let rows = start.add(warp_in_block() * stashed::<NZ, NY>());
+        let stash = rows.add(warp::lane_id() as usize);
+        let column = place.origin[2].min(level.dims[2] - 1);
+        let plane = level.dims[1] * level.dims[2];
+        let mut planes = [0u32; TILE];
+        each8!(|z| {
+            if z < NZ {
+                planes[z] = (place.origin[0] + z as u32).min(level.dims[0] - 1) * plane;
+            }
+        });
+        each8!(|y| {
+            if y < NY {
+                let line = values.add(((place.origin[1] + y as u32).min(level.dims[1] - 1) * level.dims[2] + column) as usize);
+                each8!(|z| {
+                    if z < NZ {
+                        intrinsics::copy_async(stash.add((z * NY + y) * 32), line.add(planes[z] as usize));
+                    }
+                });
+            }
+        });
+        let node = |z: usize, y: usize| *stash.add((z * NY + y) * 32);
+
+        let mut live = if place.exists { inside::<NZ, NY>(&level, &place) } else { 0 };
+        if !mask.is_null() && live != 0 {
+            let mut row = 0;
+            while row < (NZ * NY) as u32 {
+                if live >> row & 1 == 1 {
+                    let node = (place.origin[0] + row / NY as u32) * plane + (place.origin[1] + row % NY as u32) * level.dims[2] + column;
+                    if *mask.add((node / 32) as usize) >> (node % 32) & 1 == 1 {
+                        live &= !(1 << row);
+                    }
+                }
+                row += 1;
+            }
+        }
+
+        intrinsics::copy_async_wait();
+        let coarse_column = is_coarse(place.x as usize);
+        let mut along_x = [T::ZERO; MAX_PAIRS];
+        each_pair!(|j, k| {
+            along_x[j * COARSE + k] = interpolate_x(node(COARSE_NODES[j], COARSE_NODES[k]), coarse_column);
+        });
+
+        let tile_symbols = symbols.add((place.tile * Geometry::<NZ, NY>::DETAILS as u32) as usize);
+        let staged = (start.add(WARPS * stashed::<NZ, NY>()) as *mut P).add(warp_in_block() * STAGED);
+        // Symbols of half a word lie as they will in memory, where every other tile starts in the middle of a word.
+        let odd = |tile: u32| if size_of::<P>() == 2 { tile % 2 } else { 0 };
+        let target = if STAGE { staged.add(in_quad as usize * STAGE_STRIDE + odd(place.tile) as usize) } else { tile_symbols };
+        let (full, half) = (target.add(place.x as usize), target.add(place.x as usize / 2));
+        let sums = decompose_columns::<T, NZ, NY>(
+            node,
+            &along_x,
+            |z, y| live >> (z * NY + y) & 1 == 1,
+            &quantiser,
+            open_loop != 0,
+            |z, y, symbol, _| {
+                let symbol = P::new(symbol);
+                let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
+                if Geometry::<NZ, NY>::is_coarse_row(z, y) {
+                    if (STAGE || place.exists) && !coarse_column {
+                        *half.add(start) = symbol;
+                    }
+                } else if STAGE || place.exists {
+                    *full.add(start) = symbol;
+                }
+            },
+        );
+        correct_rows::<T, NZ, NY>(&sums, rows);
+
+        if STAGE {
+            // `correct_rows` ended with a barrier of the warp.
+            let tiles = (level.tiles[2] - (place.at[2] - in_quad)).min(TILES);
+            let details = Geometry::<NZ, NY>::DETAILS as u32;
+            let mut tile = 0;
+            while tile < tiles {
+                let number = place.tile - in_quad + tile;
+                let odd = odd(number);
+                let (from, to) = (staged.add(tile as usize * STAGE_STRIDE + odd as usize), symbols.add((number * details) as usize));
+                if size_of::<P>() == 2 {
+                    // A tile's symbols are odd in number: one is single, the first or the last.
+                    let (from_words, to_words) = (from.add(odd as usize) as *const u32, to.add(odd as usize) as *mut u32);
+                    let mut word = warp::lane_id();
+                    while word < details / 2 {
+                        *to_words.add(word as usize) = *from_words.add(word as usize);
+                        word += 32;
+                    }
+                    let single = if odd == 1 { 0 } else { details - 1 };
+                    if warp::lane_id() == 0 {
+                        *to.add(single as usize) = *from.add(single as usize);
+                    }
+                } else {
+                    let mut detail = warp::lane_id();
+                    while detail < details {
+                        *to.add(detail as usize) = *from.add(detail as usize);
+                        detail += 32;
+                    }
+                }
+                tile += 1;
+            }
+        }
+        if place.exists && coarse_column {
+            let nodes = CoarseNodes::new::<NZ, NY>(&level, place.at, coarse_slot(place.x as usize) as u32);
+            each_pair!(|j, k| {
+                let correction = *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
+                *nodes.at(coarse, j, k).cast_mut() = along_x[j * COARSE + k] + correction;
+            });
+        }
+    }
+}
+
+/// Takes tiles apart without the quantiser: coefficients, and the coarse array as it was.
+///
+/// # Safety
+/// As the kernels below.
+#[inline(always)]
+unsafe fn decompose_apart<T: Real + warp::WarpShuffleValue + intrinsics::AsyncValue, const NZ: usize, const NY: usize>(
+    level: LocalLevel,
+    values: *const T,
+    mask: *const u32,
+    coefficients: *mut T,
     coarse: *mut T,
 ) {
     let Some(place) = place::<NZ, NY>(&level) else { return };
@@ -402,31 +523,19 @@ unsafe fn decompose<
             along_x[j * COARSE + k] = interpolate_x(node(COARSE_NODES[j], COARSE_NODES[k]), coarse_column);
         });
 
-        let staged = (start.add(WARPS * stashed::<NZ, NY>()) as *mut P).add(warp_in_block() * STAGED);
-        let out = Out::<P, STAGE>::new::<NZ, NY>(&place, details, staged);
-        let sums = decompose_columns::<T, NZ, NY>(
+        let out = Out::<T, false>::new::<NZ, NY>(&place, coefficients, coefficients);
+        decompose_columns::<T, NZ, NY>(
             node,
             &along_x,
             |z, y| live >> (z * NY + y) & 1 == 1,
-            &quantiser,
-            open_loop != 0,
-            |z, y, symbol, coefficient| out.put::<NZ, NY>(&place, z, y, P::new(symbol, coefficient)),
+            &Quantiser { step: T::ZERO, inverse: T::ZERO },
+            true,
+            |z, y, _, coefficient| out.put::<NZ, NY>(&place, z, y, coefficient),
         );
-        if P::QUANTISED {
-            // It ends with a barrier of the warp.
-            correct_rows::<T, NZ, NY>(&sums, rows);
-        } else {
-            warp::full::sync();
-        }
-        out.finish::<NZ, NY>(&level, &place);
         if place.exists && coarse_column {
             let nodes = CoarseNodes::new::<NZ, NY>(&level, place.at, coarse_slot(place.x as usize) as u32);
             each_pair!(|j, k| {
-                let mut value = along_x[j * COARSE + k];
-                if P::QUANTISED {
-                    value = value + *rows.add((j * COARSE + k) * 32 + warp::lane_id() as usize);
-                }
-                *nodes.at(coarse, j, k).cast_mut() = value;
+                *nodes.at(coarse, j, k).cast_mut() = along_x[j * COARSE + k];
             });
         }
     }
@@ -841,10 +950,7 @@ macro_rules! apart_kernels {
         #[kernel(max_threads = BLOCK, min_blocks = $blocks)]
         pub unsafe fn $decompose(level: LocalLevel, values: *const $real, mask: *const u32, coefficients: *mut $real, coarse: *mut $real) {
             // SAFETY: the caller's.
-            unsafe {
-                let quantiser = Quantiser { step: 1.0, inverse: 1.0 };
-                decompose::<$real, $real, 8, 8, false>(level, values, mask, quantiser, 0, coefficients, coarse)
-            }
+            unsafe { decompose_apart::<$real, 8, 8>(level, values, mask, coefficients, coarse) }
         }
 
         /// Inverse local level of coefficients instead of symbols.

@@ -13,13 +13,6 @@ macro_rules! each5 {
     };
 }
 
-/// Runs the body with each of 0..3 as the constant $i.
-macro_rules! each3 {
-    (|$i:ident| $body:block) => {
-        $crate::unroll::each5!(@ $i, $body, 0 1 2)
-    };
-}
-
 /// Runs the body with each of 0..4 as the constant $i.
 macro_rules! each4 {
     (|$i:ident| $body:block) => {
@@ -34,4 +27,4 @@ macro_rules! each8 {
     };
 }
 
-pub(crate) use {each3, each4, each5, each8};
+pub(crate) use {each4, each5, each8};

@@ -7,7 +7,7 @@
 //! Polynomials are reflected: bit 31 is the coefficient of x^0.
 
 /// Bytes of a piece, which a warp works on.
-pub const PIECE: u64 = 1 << 13;
+pub const PIECE: u64 = 1 << 14;
 /// Bytes of a row of a piece: a word for each lane.
 pub const ROW: u64 = 128;
 /// Rows of a piece.

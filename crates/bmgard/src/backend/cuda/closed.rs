@@ -427,7 +427,7 @@ impl Cuda {
         let Some(mut layout) = Layout::new(self, &plan)? else { return Ok(closed::code_chunk(task)) };
         let values: Buffer<T> = self.buffer(task.values.len())?;
         self.staging.upload(bytemuck::cast_slice(task.values), values.pointer().as_raw(), &self.stream)?;
-        self.clock_start()?;
+        self.clock_start();
         let mask = self.flags(task.specials.map(|specials| &specials.mask))?;
         let original = Original { values: &values, mask: mask.as_ref() };
         let choices = self.choose(&layout, plan, task, original)?;
@@ -435,7 +435,7 @@ impl Cuda {
         let tiles = self.encode_tiles(&layout, task, original, &choices)?;
         let payload: Buffer<u8> = self.buffer(tiles.bytes as usize)?;
         self.move_tiles(&tiles, payload.pointer().as_raw())?;
-        self.clock_stop()?;
+        self.clock_stop();
         let lengths = bytemuck::cast_slice(&tiles.lengths.read(tiles.lengths.len(), &self.stream)?).to_vec();
         let mut out = vec![0; tiles.bytes as usize];
         self.staging.download(payload.pointer().as_raw(), &mut out, &self.stream)?;

@@ -80,7 +80,7 @@ const BOOKS: usize = CLASSES * TOKENS;
 const SMALL: usize = 128;
 /// Bytes of shared memory that the warps of a block share to code with, and to decode with.
 const ENCODE_SHARED: u32 = 7152;
-const DECODE_SHARED: u32 = 24576 + 2 * 784;
+const DECODE_SHARED: u32 = 24576 + 1024 + 784;
 /// Lets kernels have more shared memory than a block has unless it is asked for: no more than 99 KiB, which all devices have, but for
 /// blocks that decode. Returns which of [`Stored::decode_threads`] those have.
 pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<usize> {
@@ -216,7 +216,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         self.enter()?;
         let buffer: Buffer<T> = self.buffer(values.len())?;
         self.staging.upload(bytemuck::cast_slice(&values), buffer.pointer().as_raw(), &self.stream)?;
-        self.clock_start()?;
+        self.clock_start();
         Ok(buffer)
     }
 
@@ -390,7 +390,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
 
     fn verdict(&mut self, check: Check, values: &Buffer<T>) -> Result<Verdict> {
         self.enter()?;
-        self.clock_stop()?;
+        self.clock_stop();
         let (patches, max_abs_error) = self.found(&check)?;
         let mut verdict = Verdict { max_abs_error, patches: Patches::default() };
         if patches > 0 {
@@ -621,13 +621,14 @@ impl Cuda {
         bad.clear(&self.stream)?;
         let ready = Event::new()?;
         ready.record(&self.stream)?;
-        // The finest first: it takes longest. The others, which are needed before it, have streams that go before its.
-        for (index, level) in plan.levels.iter().enumerate() {
+        // The coarsest first: it is the first to be recomposed.
+        for (index, level) in plan.levels.iter().enumerate().rev() {
             let stream = &self.side[decode_stream(index)];
             let (symbols, source) = (&levels[index], &sources[index]);
             let coded = CodedLevel::new(level, plan.d)?;
             ready.hold(stream)?;
             self.scan::<u16>(stream, source.lengths, &starts[index])?;
+            self.mail.receive(starts[index].sum().as_raw(), 8, index, stream)?;
             let threads = symbols.stored.decode_threads[self.loaded.decode_threads];
             queue!(
                 self,
@@ -648,7 +649,6 @@ impl Cuda {
                 )
             )?;
             symbols.ready.record(stream)?;
-            self.mail.receive(starts[index].sum().as_raw(), 8, index, stream)?;
         }
         let symbols = Symbols { levels, rooms: RefCell::default(), counts: None, counted: Vec::new() };
         let payloads = sources.iter().map(|source| source.limit - source.payload).collect();
@@ -820,8 +820,7 @@ fn codes(books: &[Codebook]) -> Vec<u32> {
     };
     let tokens = (0..CLASSES).flat_map(|class| (0..TOKENS as u32).map(move |token| (class, token)));
     let tokens = tokens.map(|(class, token)| code(class, token)).map(|(code, length)| code | length << 24);
-    // By the low byte.
-    let small = (0..CLASSES).flat_map(|class| (0..=u8::MAX).map(move |byte| (class, i64::from(byte as i8))));
+    let small = (0..CLASSES).flat_map(|class| (-(SMALL as i64)..SMALL as i64).map(move |symbol| (class, symbol)));
     let small = small.map(|(class, symbol)| {
         let (token, extra) = token(symbol);
         let (code, length) = code(class, token);

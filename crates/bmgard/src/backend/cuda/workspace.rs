@@ -79,8 +79,10 @@ pub(crate) fn bytes<T: DeviceValue>(plan: &ChunkPlan, contiguous: bool, open_loo
             if open_loop {
                 bytes.add(level.places as u64, value);
             }
-            // Forward, and when it is decoded.
-            (0..2).for_each(|_| bytes.add_correction::<T>(level));
+            // Forward, for the check if it was of exact coefficients, and when it is decoded.
+            (0..3).for_each(|_| bytes.add_correction::<T>(level));
+            // Weights, factors and reciprocals of each dimension.
+            level.dims.iter().for_each(|&n| bytes.add(7 * coarse_len(n), value));
         }
     }
     // Counts, tables to decode with and the codes that they are made from.
