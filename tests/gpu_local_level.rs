@@ -1,4 +1,5 @@
-//! The kernels of a local level against the CPU, bit for bit: every shape, both types, masks, special bit patterns.
+//! The kernels of a local level against the CPU, bit for bit, fused with the quantiser and not: every shape, both types, masks, special bit
+//! patterns.
 
 use bmgard::conformance::{Gpu, LocalLevel, Value};
 
@@ -51,12 +52,15 @@ fn check<T: Value>(gpu: &Gpu, dims: [u64; 3], kind: usize, step: f64, masked: &[
     let level = LocalLevel::new(dims, step, masked, open_loop);
     let expected = level.decompose_cpu(&values);
     let decoded = level.recompose_cpu(&expected);
-    let (decomposed, recomposed) = gpu.local_level(&level, &values).unwrap();
-    assert_eq!(decomposed.0, expected.0, "symbols of {name}");
-    assert!(same(&decomposed.1, &expected.1), "coarse array of {name}");
-    assert!(same(&recomposed, &decoded), "values of {name}");
-    if kind < 2 {
-        assert_eq!(bits(&recomposed), bits(&decoded), "values of {name}");
+    let fused = gpu.local_level(&level, &values).unwrap();
+    let apart = gpu.local_level_apart(&level, &values).unwrap();
+    for (kernels, (decomposed, recomposed)) in [("fused", fused), ("apart", apart)] {
+        assert_eq!(decomposed.0, expected.0, "symbols of {name}, {kernels}");
+        assert!(same(&decomposed.1, &expected.1), "coarse array of {name}, {kernels}");
+        assert!(same(&recomposed, &decoded), "values of {name}, {kernels}");
+        if kind < 2 {
+            assert_eq!(bits(&recomposed), bits(&decoded), "values of {name}, {kernels}");
+        }
     }
 }
 

@@ -107,6 +107,7 @@ fn loose_and_tight_bounds_are_the_host_s() {
         let expected = Compressor::new(Config { backend: BackendChoice::Cpu, ..config }).unwrap().compress_slice(&values, &shape).unwrap();
         assert!(gpu.compress_slice(&values, &shape).unwrap() == expected, "{} {bound} {budget:?}", T::DTYPE);
         let device = upload(&mut gpu, &values);
+        let mut gpu = compressor(gpu.config().clone()).unwrap();
         let mut archive = gpu.device_bytes(expected.len() as u64).unwrap();
         gpu.compress_device(&device, &shape, &mut archive).unwrap();
         assert!(download(&archive) == expected, "{} {bound} {budget:?}", T::DTYPE);
@@ -114,6 +115,9 @@ fn loose_and_tight_bounds_are_the_host_s() {
         gpu.decompress_device(&archive, &mut decoded).unwrap();
         let host: Vec<T> = bmgard::decompress(&expected).unwrap().into_raw_vec_and_offset().0;
         assert!(bits(&download(&decoded)) == bits(&host), "{} {bound} {budget:?}", T::DTYPE);
+        // Nothing but this field was there: all that it needs was told beforehand.
+        let (used, most) = (gpu.device_memory().unwrap().bytes, gpu.device_workspace_bytes::<T>(&shape).unwrap().unwrap());
+        assert!(0 < used && used <= most, "{} {bound} {budget:?}: {used} bytes, not {most}", T::DTYPE);
     }
     for bound in [0.3, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6] {
         of::<f32>(bound, ErrorBudget::Tight);
@@ -272,6 +276,7 @@ fn memory_is_taken_once_and_kept() {
     let first = download(&archive);
     (0..1000).for_each(|_| round(&mut gpu, &mut archive, &mut decoded));
     assert_eq!(gpu.device_memory().unwrap(), warm);
+    assert!(Some(warm.bytes) <= gpu.device_workspace_bytes::<f32>(&shape).unwrap());
     assert!(cust::memory::mem_get_info().unwrap().0 >= free, "the device has less free memory than before");
     assert!(download(&archive) == first);
 }

@@ -4,6 +4,7 @@ use bmgard_core::crc::{ADVANCE, ADVANCE_ENTRIES, PIECE, ROW, advance, lane_remai
 use cuda_std::atomic::intrinsics::atomic_fetch_xor_relaxed_u32_device;
 use cuda_std::prelude::*;
 
+use crate::common::store;
 use crate::scan::start;
 use crate::unroll::{each4, each8};
 
@@ -123,20 +124,46 @@ impl Piece {
     }
 }
 
-/// Adds (exclusive or) to `raw` the remainder of a range of bytes, which [`bmgard_core::crc::finish`] makes the CRC-32. A warp works on a
-/// piece of 16 KiB, counted from the range's end.
+/// A span of an archive's bytes.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Span {
+    address: u64,
+    len: u64,
+}
+
+/// Where bytes go: to an address, or, where `span` is not null, to that span's. Nothing goes to the address 0.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Target {
+    address: u64,
+    span: *const Span,
+}
+
+impl Target {
+    /// # Safety
+    /// The span, if any, was written before the kernel started.
+    #[inline(always)]
+    pub(crate) unsafe fn pointer(&self) -> *mut u8 {
+        // SAFETY: the caller's.
+        (if self.span.is_null() { self.address } else { unsafe { (*self.span).address } }) as *mut u8
+    }
+}
+
+/// Adds (exclusive or) to `raw` the remainders of spans of bytes, which [`bmgard_core::crc::finish`] makes CRC-32s. A warp works on a
+/// piece of 16 KiB, counted from its span's end, and then on the next that is as many further as there are warps.
 ///
-/// Grid: ceil(len / 131072) blocks; block: 256 threads. Shared memory: 4128 bytes, static.
+/// Grid: any; block: 256 threads. Shared memory: 4096 bytes, static.
 ///
 /// # Safety
 ///
-/// `bytes` points to `len` bytes, at any byte address, fewer than 2^46, which nothing writes meanwhile; `raw` to a value that was 0.
+/// `spans` points to `count` spans at any byte address, shorter than 2^46, which nothing writes meanwhile; `raw` to as many values that were
+/// 0.
 #[kernel(max_threads = CHECKSUM_BLOCK)]
-pub unsafe fn checksum(bytes: *const u8, len: u64, raw: *mut u32) {
+pub unsafe fn checksums(count: u32, spans: *const Span, raw: *mut u32) {
     let table = shared_array![u32; ADVANCE_ENTRIES];
-    let sums = shared_array![u32; 8];
     let t = thread::thread_idx_x();
-    // SAFETY: the caller's; 8 warps have 8 places; all threads come to the barriers.
+    // SAFETY: the caller's; all threads come to the barrier, and all lanes of a warp work on the same piece.
     unsafe {
         let mut i = t as usize;
         while i < ADVANCE_ENTRIES {
@@ -144,21 +171,108 @@ pub unsafe fn checksum(bytes: *const u8, len: u64, raw: *mut u32) {
             i += CHECKSUM_BLOCK as usize;
         }
         thread::sync_threads();
-        let number = thread::block_idx_x() * WARPS + t / 32;
-        let mut sum = 0;
-        if number as u64 * PIECE < len {
-            sum = piece_remainder(Piece::new(bytes as usize, len as usize, number).remainder(table), number);
+        // The warp's next piece, counted from the first of this span.
+        let mut piece = u64::from(thread::index_1d() / 32);
+        let mut index = 0;
+        while index < count {
+            let span = *spans.add(index as usize);
+            let pieces = span.len.div_ceil(PIECE);
+            while piece < pieces {
+                let number = piece as u32;
+                let remainder = Piece::new(span.address as usize, span.len as usize, number).remainder(table);
+                if warp::lane_id() == 0 {
+                    atomic_fetch_xor_relaxed_u32_device(raw.add(index as usize), piece_remainder(remainder, number));
+                }
+                piece += u64::from(thread::grid_dim_x() * WARPS);
+            }
+            piece -= pieces;
+            index += 1;
         }
-        if warp::lane_id() == 0 {
-            *sums.add((t / 32) as usize) = sum;
+    }
+}
+
+/// A section of a chunk that is to be laid out.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Part {
+    /// What of it is known: `fixed` bytes and `each` bytes for each of `*number`, if that is not null.
+    number: *const u64,
+    fixed: u64,
+    each: u64,
+    /// 1: it is there only if the number is not 0. 2: it is no section, and nothing is laid out unless the number, of 32 bits, is 0.
+    kind: u64,
+}
+
+/// The memory that a chunk may take, and what is known of its size.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Chunk {
+    address: u64,
+    room: u64,
+    /// Bytes of its header without sections, and of a section's entry there.
+    header: u64,
+    entry: u64,
+    /// It must be smaller.
+    limit: u64,
+}
+
+/// Says where the sections of a chunk lie, once it is known how long they are, and copies one that is there already. Sections that are not
+/// there are empty and at the address 0; where there is no room for all, all are.
+///
+/// Grid: 1 block; block: 256 threads. No shared memory.
+///
+/// # Safety
+///
+/// `parts` points to `count` parts, `spans` to as many, of which those that are no sections are the last, and get none; `size` to a
+/// number, the chunk's size; `contents` to the bytes of the section `copied`.
+#[kernel(max_threads = CHECKSUM_BLOCK)]
+pub unsafe fn lay_out(chunk: Chunk, count: u32, parts: *const Part, copied: u32, contents: *const u8, spans: *mut Span, size: *mut u64) {
+    // SAFETY: the caller's; what one thread writes the others read behind a barrier.
+    unsafe {
+        if thread::thread_idx_x() == 0 {
+            let (mut fits, mut header) = (true, chunk.header);
+            let mut end = chunk.address;
+            let mut i = 0;
+            while i < count {
+                let part = *parts.add(i as usize);
+                let mut span = Span { address: end, len: part.fixed };
+                if part.kind == 2 {
+                    fits &= *(part.number as *const u32) == 0;
+                    i += 1;
+                    continue;
+                }
+                if !part.number.is_null() {
+                    span.len += part.each * *part.number;
+                }
+                if part.kind == 1 && *part.number == 0 {
+                    span = Span { address: 0, len: 0 };
+                } else {
+                    header += chunk.entry;
+                }
+                end += span.len;
+                *spans.add(i as usize) = span;
+                i += 1;
+            }
+            let all = end - chunk.address + header;
+            *size = all;
+            fits &= all <= chunk.room && all < chunk.limit;
+            i = 0;
+            while i < count {
+                if (*parts.add(i as usize)).kind != 2 {
+                    let span = spans.add(i as usize);
+                    // A section that is not there has no address.
+                    let there = fits && (*span).address != 0;
+                    *span = if there { Span { address: (*span).address + header, len: (*span).len } } else { Span { address: 0, len: 0 } };
+                }
+                i += 1;
+            }
         }
         thread::sync_threads();
-        if t == 0 {
-            let mut sum = 0;
-            each8!(|warp| {
-                sum ^= *sums.add(warp);
-            });
-            atomic_fetch_xor_relaxed_u32_device(raw, sum);
+        let to = *spans.add(copied as usize);
+        let mut i = u64::from(thread::thread_idx_x());
+        while i < to.len {
+            *(to.address as *mut u8).add(i as usize) = *contents.add(i as usize);
+            i += u64::from(CHECKSUM_BLOCK);
         }
     }
 }
@@ -212,14 +326,15 @@ unsafe fn copy<const LANES: u32>(slot: *const u32, bytes: u32, to: *mut u8, lane
     }
 }
 
-/// Moves segments from their slots to their places in a payload at any byte address. A warp moves 4.
+/// Moves segments from their slots to their places in a payload, and their lengths to a section. A warp moves 4.
 ///
 /// Grid: ceil(segments / 32) blocks; block: 256 threads. No shared memory.
 ///
 /// # Safety
 ///
 /// `slots` points to `slot_words` words a segment, `lengths` to how many bytes of them it has; `offsets` and `bases` are what
-/// [`crate::scan`] makes of the lengths; `payload` has room for the sum of them.
+/// [`crate::scan`] makes of the lengths; `payload` has room for the sum of them, `lengths_to`, if not 0, for the lengths; both may be any
+/// byte's address.
 #[kernel(max_threads = MOVE_BLOCK)]
 pub unsafe fn move_segments_to(
     segments: u32,
@@ -228,17 +343,25 @@ pub unsafe fn move_segments_to(
     lengths: *const u16,
     offsets: *const u32,
     bases: *const u64,
-    payload: *mut u8,
+    payload: Target,
+    lengths_to: Target,
 ) {
     let lane = warp::lane_id();
     let first = thread::index_1d() / 32 * MOVED;
     let segment = first + lane / 8;
     // SAFETY: the caller's; all lanes come to the votes and shuffles, whose values decide alike for all.
     unsafe {
+        let (payload, lengths_to) = (payload.pointer(), lengths_to.pointer());
+        if payload.is_null() {
+            return;
+        }
         let (mut bytes, mut at) = (0, 0);
         if segment < segments {
             bytes = *lengths.add(segment as usize) as u32;
             at = start(offsets, bases, segment);
+            if !lengths_to.is_null() && lane.is_multiple_of(8) {
+                store((lengths_to as *mut u16).wrapping_add(segment as usize), bytes as u16);
+            }
         }
         let slot = |segment: u32| slots.add(segment as usize * slot_words as usize);
         if warp::full::all(bytes <= SMALL) {

@@ -453,7 +453,7 @@ impl<S: Shape> Finest<S> {
     /// # Safety
     /// As above.
     #[inline(always)]
-    unsafe fn refine<T: Real + intrinsics::ReadOnlyValue, const AXES: u32>(job: &Job<T>, class: &mut u32, work: &mut impl Work<T>) {
+    unsafe fn refine<T: Real + intrinsics::AsyncValue, const AXES: u32>(job: &Job<T>, class: &mut u32, work: &mut impl Work<T>) {
         if !const { known::<S>().has_class(0, AXES as usize) } {
             return;
         }
@@ -537,7 +537,7 @@ fn whole(tile: &Tile, axis: usize) -> u32 {
     if tile.log2(axis) == 0 { 0 } else { 1 << tile.log2(axis) }
 }
 
-impl<T: Real + intrinsics::ReadOnlyValue> Job<T> {
+impl<T: Real + intrinsics::AsyncValue> Job<T> {
     #[inline(always)]
     fn new<S: Shape>(tiles: &Tiles, layout: BoxLayout, rounds: &Rounds, nodes: *const Node, plain_nodes: *const PlainNode) -> Self {
         let tile = Tile::new(with_shape::<S>(tiles), thread::block_idx_x());
@@ -854,7 +854,7 @@ impl<T: Real + intrinsics::ReadOnlyValue> Job<T> {
                     let (mut i, mut value) = (0, here);
                     while i < side[1] / rows {
                         if row + i * rows < y_end {
-                            shared::copy_async(there.add((i * rows * layout.row) as usize), value);
+                            intrinsics::copy_async(there.add((i * rows * layout.row) as usize), value);
                         }
                         (i, value) = (i + 1, value.wrapping_add(rows as usize * nx));
                     }
@@ -865,7 +865,7 @@ impl<T: Real + intrinsics::ReadOnlyValue> Job<T> {
                     let mut z = row;
                     while z < z_end {
                         let value = origin.add(z as usize * plane + side[1] as usize * nx + x as usize);
-                        shared::copy_async(self.values.at(layout.place([z, side[1], x])), value);
+                        intrinsics::copy_async(self.values.at(layout.place([z, side[1], x])), value);
                         z += rows;
                     }
                 }
@@ -880,7 +880,7 @@ impl<T: Real + intrinsics::ReadOnlyValue> Job<T> {
                     }
                     if z < z_end {
                         let value = origin.add(z as usize * plane + y as usize * nx + side[2] as usize);
-                        shared::copy_async(self.values.at(layout.place([z, y, side[2]])), value);
+                        intrinsics::copy_async(self.values.at(layout.place([z, y, side[2]])), value);
                     }
                     y += BLOCK;
                 }
@@ -1076,7 +1076,7 @@ impl<T: Real + Greatest, P: Stored> Work<T> for Quantise<T, P> {
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn quantise<T: Real + Greatest + intrinsics::ReadOnlyValue, P: Stored, S: Shape>(
+unsafe fn quantise<T: Real + Greatest + intrinsics::AsyncValue, P: Stored, S: Shape>(
     tiles: &Tiles,
     layout: BoxLayout,
     rounds: &Rounds,
@@ -1102,7 +1102,7 @@ unsafe fn quantise<T: Real + Greatest + intrinsics::ReadOnlyValue, P: Stored, S:
         let symbols = symbols.add(index as usize * TILE_NODES);
         let new = || Quantise::<T, P> { mask, bound, forbidden, symbols, worst: T::ZERO, suspect: false, overflow: false };
         let put_anchors = || {
-            shared::wait_for_copies();
+            intrinsics::copy_async_wait();
             thread::sync_threads();
             job.put_anchors(|owner, _| intrinsics::load_readonly(anchors.add(owner as usize)));
             thread::sync_threads();
@@ -1182,7 +1182,7 @@ impl<T: Real> Work<T> for Reconstruct<T> {
 /// # Safety
 /// As the kernels below.
 #[inline(always)]
-unsafe fn reconstruct<T: Real + intrinsics::ReadOnlyValue, P: Stored, S: Shape>(
+unsafe fn reconstruct<T: Real + intrinsics::AsyncValue, P: Stored, S: Shape>(
     tiles: &Tiles,
     layout: BoxLayout,
     rounds: &Rounds,

@@ -1454,7 +1454,7 @@ macro_rules! kernels {
         /// Decodes each segment of a level that is not one of three-dimensional tiles. Sets bit 0 of `bad` where bits are no code or do not end
         /// where their segment does, bit 1 where a symbol does not fit its place.
         ///
-        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 512, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 1024 + 784 bytes, and for each warp 32 rows of
+        /// Grid: a thread for each segment; block: a multiple of 32 threads, at most 640, 256 and 128 for i16, i32 and i64. Shared memory, dynamic: 24576 + 1024 + 784 bytes, and for each warp 32 rows of
         /// 32 symbols and 68 bytes (72 for i64).
         ///
         /// # Safety
@@ -1512,37 +1512,52 @@ macro_rules! kernels {
     };
 }
 
-kernels!(i32, i16, 256, 4, 512, count_tokens_i16, encode_i16, decode_i16, decode_tiles_i16);
+kernels!(i32, i16, 256, 4, 640, count_tokens_i16, encode_i16, decode_i16, decode_tiles_i16);
 kernels!(i32, i32, 128, 2, 256, count_tokens_i32, encode_i32, decode_i32, decode_tiles_i32);
 kernels!(i64, i64, 128, 2, 128, count_tokens_i64, encode_i64, decode_i64, decode_tiles_i64);
 
+/// Threads of a block that fills a decoder's table.
+pub const TABLE_BLOCK: u32 = 512;
+
 /// Fills decoders' tables: for every 12 bits that may come next, token | length << 8; 255 where no code starts so.
 ///
-/// Grid: 16 blocks for each book; block: 256 threads. Shared memory: 836 bytes, static.
+/// Grid: a block for each book; block: 512 threads. Shared memory: 8192 bytes, static.
 ///
 /// # Safety
 ///
-/// `codes` points to 209 codes a book (code | length << 24), which are prefix-free, `tables` to 4096 entries a book.
-#[kernel(max_threads = 256)]
+/// `codes` points to 209 codes a book (code | length << 24), which are prefix-free and have at most 12 bits, `tables` to 4096 entries a
+/// book.
+#[kernel(max_threads = TABLE_BLOCK)]
 pub unsafe fn fill_tables(codes: *const u32, tables: *mut u16) {
-    let own = shared_array![u32; TOKENS];
-    let (book, t) = (thread::block_idx_x() / 16, thread::thread_idx_x());
-    // SAFETY: the caller's.
+    let table = shared_array![u16; TABLE];
+    let (book, t) = (thread::block_idx_x(), thread::thread_idx_x());
+    // SAFETY: the caller's; codes are prefix-free, so that no two threads write an entry between the barriers.
     unsafe {
-        if t < TOKENS as u32 {
-            *own.add(t as usize) = *codes.add(book as usize * TOKENS + t as usize);
+        let mut i = t;
+        while i < TABLE as u32 {
+            *table.add(i as usize) = 255;
+            i += TABLE_BLOCK;
         }
         thread::sync_threads();
-        let bits = thread::block_idx_x() % 16 * 256 + t;
-        let mut entry = 255;
-        let mut token = 0;
+        // A warp takes one token after the other.
+        let mut token = t / 32;
         while token < TOKENS as u32 {
-            let (code, length) = (*own.add(token as usize) & 0xFF_FFFF, *own.add(token as usize) >> 24);
-            if length > 0 && bits & ((1 << length) - 1) == code {
-                entry = token | length << 8;
+            let entry = *codes.add(book as usize * TOKENS + token as usize);
+            let (code, length) = (entry & 0xFF_FFFF, entry >> 24);
+            if length > 0 && length <= 12 {
+                let mut high = warp::lane_id();
+                while high < 1 << (12 - length) {
+                    *table.add(((high << length | code) & 0xFFF) as usize) = (token | length << 8) as u16;
+                    high += 32;
+                }
             }
-            token += 1;
+            token += TABLE_BLOCK / 32;
         }
-        *tables.add(book as usize * TABLE + bits as usize) = entry as u16;
+        thread::sync_threads();
+        i = t;
+        while i < TABLE as u32 {
+            *tables.add(book as usize * TABLE + i as usize) = *table.add(i as usize);
+            i += TABLE_BLOCK;
+        }
     }
 }

@@ -18,7 +18,7 @@ pub const BLOCK: u32 = 256;
 /// Nearly all values are seen to have a smaller error than one that was met before, which needs no f64: if the difference that f32
 /// rounds is below a number of that type, so is the true one.
 pub(crate) struct Check<T> {
-    values: *const T,
+    pub(crate) values: *const T,
     mask: *const u32,
     bound: f64,
     broken: *mut u32,
@@ -155,20 +155,41 @@ unsafe fn statistics<T: Real + intrinsics::ReadOnlyValue>(
         let (mut low, mut high, mut any, mut count) = (T::MAX, -T::MAX, false, 0u64);
         while i < n {
             let mut loaded = [T::ZERO; 8];
-            // Several loads under way at once.
+            // Several loads under way at once; the last value in place of those that there are not.
+            if i + 7 * stride < n {
+                let at = values.add(i as usize);
+                each8!(|k| {
+                    loaded[k] = intrinsics::load_readonly(at.add(k * stride as usize));
+                });
+            } else {
+                each8!(|k| {
+                    loaded[k] = intrinsics::load_readonly(values.add((i + k as u64 * stride).min(n - 1) as usize));
+                });
+            }
+            // Of nearly all values the sum of those times 0 is 0, and none is the fill value.
+            let (mut sum, mut filled) = (T::ZERO, false);
             each8!(|k| {
-                loaded[k] = intrinsics::load_readonly(values.add((i + k as u64 * stride).min(n - 1) as usize));
+                sum = loaded[k].fma(T::ZERO, sum);
+                filled |= loaded[k] == fill;
             });
-            each8!(|k| {
-                let (value, exists) = (loaded[k], i + (k as u64) * stride < n);
-                if is_special(value, fill, has_fill != 0) {
-                    count += u64::from(exists);
-                } else {
-                    low = if value < low { value } else { low };
-                    high = if value > high { value } else { high };
-                    any = true;
-                }
-            });
+            if sum == T::ZERO && !(filled && has_fill != 0) {
+                any = true;
+                each8!(|k| {
+                    low = if loaded[k] < low { loaded[k] } else { low };
+                    high = if loaded[k] > high { loaded[k] } else { high };
+                });
+            } else {
+                each8!(|k| {
+                    let value = loaded[k];
+                    if is_special(value, fill, has_fill != 0) {
+                        count += u64::from(i + (k as u64) * stride < n);
+                    } else {
+                        low = if value < low { value } else { low };
+                        high = if value > high { value } else { high };
+                        any = true;
+                    }
+                });
+            }
             i += 8 * stride;
         }
         let (mut low, mut high) = if any { (key(low), key(high)) } else { (u64::MAX, 0) };
@@ -179,7 +200,19 @@ unsafe fn statistics<T: Real + intrinsics::ReadOnlyValue>(
             count += warp::full::shuffle_xor(count, distance);
             distance /= 2;
         }
+        let warps = shared_array![u64; 3 * BLOCK as usize / 32];
         if warp::lane_id() == 0 {
+            let own = warps.add((thread::thread_idx_x() / 32 * 3) as usize);
+            (*own, *own.add(1), *own.add(2)) = (low, high, count);
+        }
+        thread::sync_threads();
+        if thread::thread_idx_x() == 0 {
+            let mut warp = 1;
+            while warp < BLOCK as usize / 32 {
+                let other = warps.add(3 * warp);
+                (low, high, count) = (low.min(*other), high.max(*other.add(1)), count + *other.add(2));
+                warp += 1;
+            }
             cuda_std::atomic::intrinsics::atomic_fetch_min_relaxed_u64_device(least, low);
             atomic_fetch_max_relaxed_u64_device(greatest, high);
             if count > 0 {
@@ -222,7 +255,7 @@ macro_rules! kernels {
 
         /// Keys of the least and the greatest valid value ([`key`]; start with all bits set, and with none), and the number of the others.
         ///
-        /// Grid: any; block: 256 threads. No shared memory.
+        /// Grid: any; block: 256 threads. Shared memory: 192 bytes, static.
         ///
         /// # Safety
         ///

@@ -319,7 +319,7 @@ const fn row_stride<T>() -> usize {
 }
 
 /// Threads of a block that solves.
-pub const SOLVE_THREADS: u32 = 256;
+pub const SOLVE_THREADS: u32 = 128;
 const SOLVE_WARPS: u32 = SOLVE_THREADS / 32;
 
 /// A block of threads works on a block of one dimension for some columns: all compute the sums of five terms, into shared memory; one
@@ -545,13 +545,13 @@ macro_rules! kernels {
 
         /// One dimension of a correction of an array of coefficients, `inner` above 1.
         ///
-        /// Grid: outer * ceil(coarse / 256) * ceil(inner / c) blocks, c = 128 bytes of values; block: 256 threads. Shared memory, dynamic:
+        /// Grid: outer * ceil(coarse / 256) * ceil(inner / c) blocks, c = 128 bytes of values; block: 128 threads. Shared memory, dynamic:
         /// min(coarse, 352) * (c + 1) values.
         ///
         /// # Safety
         ///
         /// `weights` points to 5 values for each coarse node, `lower` and `inverse` to one; `input` and `output` to the arrays of `shape`.
-        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 8)]
         pub unsafe fn $solve_rows(
             shape: Sweep,
             weights: *const $real,
@@ -571,7 +571,7 @@ macro_rules! kernels {
         /// # Safety
         ///
         /// As above.
-        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 8)]
         pub unsafe fn $solve_lines(
             shape: Sweep,
             weights: *const $real,
@@ -633,7 +633,7 @@ macro_rules! symbol_kernels {
         /// # Safety
         ///
         /// As there.
-        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 8)]
         pub unsafe fn $solve_rows(
             shape: Sweep,
             weights: *const $real,
@@ -655,7 +655,7 @@ macro_rules! symbol_kernels {
         /// # Safety
         ///
         /// As there.
-        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 3)]
+        #[kernel(max_threads = SOLVE_THREADS, min_blocks = 8)]
         pub unsafe fn $solve_lines(
             shape: Sweep,
             weights: *const $real,

@@ -5,6 +5,7 @@
 
 use cuda_std::prelude::*;
 
+use crate::archive::Target;
 use crate::common::{load, store};
 use crate::scan::start;
 use crate::unroll::each4;
@@ -68,7 +69,7 @@ pub unsafe fn count_flags(words: u32, flags: *const u32, counts: *mut u32) {
 ///
 /// `counts` points to what [`count_flags`] makes of the `n` flags, `out` to 4 bytes for each block of values, at any byte address.
 #[kernel(max_threads = BLOCK)]
-pub unsafe fn count_patches(n: u32, counts: *const u32, out: *mut u8) {
+pub unsafe fn count_patches(n: u32, counts: *const u32, out: Target) {
     let (block, lane) = (thread::index_1d() / 32, warp::lane_id());
     if block >= n.div_ceil(VALUES) {
         return;
@@ -76,6 +77,10 @@ pub unsafe fn count_patches(n: u32, counts: *const u32, out: *mut u8) {
     let (groups, first) = (n.div_ceil(GROUP), block * (VALUES / GROUP) + lane);
     // SAFETY: the caller's; indices are checked; all lanes are here.
     unsafe {
+        let out = out.pointer();
+        if out.is_null() {
+            return;
+        }
         let count = |group: u32| if group < groups { *counts.add(group as usize) } else { 0 };
         let sum = warp::full::reduce_add(count(first) + count(first + 32));
         if lane == 0 {
@@ -184,11 +189,16 @@ macro_rules! kernels {
             values: *const $real,
             offsets: *const u32,
             bases: *const u64,
-            out_offsets: *mut u8,
-            out_values: *mut u8,
+            out_offsets: Target,
+            out_values: Target,
         ) {
             // SAFETY: the caller's.
-            unsafe { write(n, flags, values as *const $bits, offsets, bases, out_offsets as *mut u16, out_values as *mut $bits) }
+            unsafe {
+                let (out_offsets, out_values) = (out_offsets.pointer(), out_values.pointer());
+                if !out_offsets.is_null() {
+                    write(n, flags, values as *const $bits, offsets, bases, out_offsets as *mut u16, out_values as *mut $bits);
+                }
+            }
         }
 
         /// Puts an archive's patches into decoded values. Sets `bad` where a block has more than there are, or its offsets do not ascend

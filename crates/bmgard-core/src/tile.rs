@@ -412,7 +412,8 @@ fn interpolate_column<V: Lanes, const NZ: usize, const NY: usize>(coarse: &[V; M
 /// Forward column phase: coefficients, their symbols, and the z and y dimensions of the correction.
 ///
 /// `value(z, y)` is the lane's node; `coarse` its coarse rows, interpolated along x; `live(z, y)` is unset at nodes whose coefficient is
-/// taken as 0 and not coded (padding, masked values). `store(z, y, symbols)` takes the symbols of *all* nodes (0 at coarse ones).
+/// taken as 0 and not coded (padding, masked values). `store(z, y, symbols, coefficients)` takes the symbols of *all* nodes (0 at coarse
+/// ones), and what they were before they were quantised.
 /// `open_loop` takes the correction of the exact coefficients instead of the quantised ones, as MGARD does. The result, per pair of
 /// coarse rows, goes into the x phase.
 #[inline(always)]
@@ -422,7 +423,7 @@ pub fn decompose_columns<V: Lanes, const NZ: usize, const NY: usize>(
     live: impl Fn(usize, usize) -> V::Mask,
     quantiser: &Quantiser<V::Scalar>,
     open_loop: bool,
-    mut store: impl FnMut(usize, usize, V::Symbols),
+    mut store: impl FnMut(usize, usize, V::Symbols, V),
 ) -> [V; MAX_PAIRS] {
     let mut sums = ColumnSums::<V, NZ, NY>(*coarse);
     each!(8, NY, |y| {
@@ -435,7 +436,7 @@ pub fn decompose_columns<V: Lanes, const NZ: usize, const NY: usize>(
         each!(8, NZ, |z| {
             let coefficient = column[z].sub(interpolants[z]).keep(live(z, y));
             let (symbols, quantised) = coefficient.quantise(quantiser);
-            store(z, y, symbols);
+            store(z, y, symbols, coefficient);
             column[z] = if open_loop { coefficient } else { quantised };
         });
         sums.add(y, &column);

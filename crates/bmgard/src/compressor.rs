@@ -11,7 +11,7 @@ use crate::backend::FieldStatistics;
 use crate::engine::Engine;
 use crate::pipeline::FieldPlan;
 use crate::plan::{ChunkGrid, Dims, Levels, count, dimensions};
-use crate::{BackendChoice, Config, DType, Error, Mode, Result, Shape, Tile, Value};
+use crate::{BackendChoice, Config, DType, DeviceSeconds, Error, Mode, Result, Shape, Tile, Value};
 
 /// The least [`Config::max_chunk_bytes`]: a tile of 8x8x8 f64 values.
 const LEAST_CHUNK_BYTES: u64 = 4096;
@@ -104,6 +104,12 @@ impl Compressor {
     #[must_use]
     pub fn backend_name(&self) -> &'static str {
         self.engine.name()
+    }
+
+    /// What the calls that compress values of the host's memory spent on the device since this was asked before; `None` where the
+    /// compressor works on the CPU.
+    pub fn take_device_seconds(&mut self) -> Option<DeviceSeconds> {
+        self.engine.take_device_seconds()
     }
 
     /// Compresses an array of 1 to 4 dimensions; other memory layouts than C order are copied first.

@@ -92,7 +92,15 @@ impl Gpu {
     /// # Errors
     /// [`crate::Error::Device`].
     pub fn local_level<T: Value>(&self, case: &LocalLevel<T>, values: &[T]) -> Result<(Decomposed<T>, Vec<T>)> {
-        self.0.local_level(&case.level, values, case.mask.as_ref(), case.quantiser, case.open_loop)
+        self.0.local_level(&case.level, values, case.mask.as_ref(), case.quantiser, case.open_loop, false)
+    }
+
+    /// The same by kernels whose quantiser is apart.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`].
+    pub fn local_level_apart<T: Value>(&self, case: &LocalLevel<T>, values: &[T]) -> Result<(Decomposed<T>, Vec<T>)> {
+        self.0.local_level(&case.level, values, case.mask.as_ref(), case.quantiser, case.open_loop, true)
     }
 
     /// The CRC-32 of bytes that lie `offset` bytes behind an aligned address of the device.

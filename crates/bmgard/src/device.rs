@@ -30,3 +30,13 @@ pub fn devices() -> Result<Vec<Device>> {
     #[cfg(not(feature = "cuda"))]
     return Err(crate::Error::BackendUnavailable { backend: "cuda", reason: "this build has no CUDA backend (feature `cuda`)".into() });
 }
+
+/// What compressing values of the host's memory spent on a device, the copies of values and archive left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DeviceSeconds {
+    /// By the device's clock: from the first kernel's start to the last one's end, chunk by chunk. It includes what the device waits for
+    /// the host between them.
+    pub kernels: f64,
+    /// By the host's: from the values in the device's memory to the coded bytes there, launches and waits included.
+    pub device: f64,
+}

@@ -8,7 +8,7 @@ use crate::backend::cuda::Cuda;
 use crate::backend::{Backend, FieldStatistics, cpu::Cpu};
 use crate::pipeline::{self, Compressed, FieldPlan};
 use crate::plan::Dims;
-use crate::{BackendChoice, Result, Value};
+use crate::{BackendChoice, DeviceSeconds, Result, Value};
 
 /// A backend that was opened.
 pub(crate) enum Engine {
@@ -54,6 +54,15 @@ impl Engine {
     #[cfg(not(feature = "cuda"))]
     fn open_cuda() -> Result<Self> {
         Err(Error::BackendUnavailable { backend: "cuda", reason: "this build has no CUDA backend (feature `cuda`)".into() })
+    }
+
+    /// [`crate::Compressor::take_device_seconds`].
+    pub(crate) fn take_device_seconds(&self) -> Option<DeviceSeconds> {
+        match self {
+            Self::Cpu(_) => None,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => Some(cuda.take_seconds()),
+        }
     }
 
     /// `cpu` or `cuda`.

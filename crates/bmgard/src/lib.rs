@@ -47,7 +47,7 @@ mod value;
 
 pub use compressor::{Compressor, Summary, decompress, decompress_into, worst_case_size, worst_case_size_with};
 pub use config::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode, Tile};
-pub use device::{Device, devices};
+pub use device::{Device, DeviceSeconds, devices};
 pub use error::{Error, Result};
 pub use fill::detect_fill;
 pub use info::{ArchiveInfo, ChunkInfo, ClassInfo, SectionInfo, inspect};

@@ -1,15 +1,17 @@
 //! Fields and archives in device memory.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice};
 
 use crate::archive::{ChunkHeader, Directory, write_table};
-use crate::backend::cuda::{Buffer, Cuda, Place};
+use crate::backend::FieldStatistics;
+use crate::backend::cuda::{Buffer, Cuda, Place, workspace};
 use crate::compressor::{check_len, check_type, prepare};
 use crate::engine::Engine;
 use crate::plan::{ChunkGrid, Dims, count, dimensions};
-use crate::{Compressor, Error, Result, Shape, Summary, Value};
+use crate::{Compressor, Error, Mode, Result, Shape, Summary, Value};
 
 /// Device memory that a compressor has allocated and keeps for the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +101,23 @@ impl Compressor {
     pub fn device_memory(&mut self) -> Result<DeviceMemory> {
         let (allocations, bytes) = self.cuda()?.memory();
         Ok(DeviceMemory { allocations, bytes })
+    }
+
+    /// The most device memory, in bytes, that [`Compressor::device_memory`] can come to by compressing fields of this shape and type in device
+    /// memory and decompressing their archives, beside the fields and the archives: told without a device, before anything is
+    /// allocated. Usually less than half of it is needed. `None` in modes other than [`Mode::Paper`], whose need depends on the values; chunks
+    /// with special values (NaN, infinities, the fill value) may need more, for they go through the host's memory.
+    ///
+    /// # Errors
+    /// [`Error::InvalidShape`], [`Error::InvalidLevels`].
+    pub fn device_workspace_bytes<T: Value>(&self, shape: &Shape) -> Result<Option<u64>> {
+        if self.config.mode != Mode::Paper {
+            return Ok(None);
+        }
+        let (field, header) = prepare::<T>(&self.config, shape, |_| Ok(FieldStatistics::default()))?;
+        let chunks: BTreeSet<Dims> = (0..header.grid.len()).map(|index| header.grid.chunk_box(index).1).collect();
+        let bytes = |dims| workspace::bytes::<T>(&field.plan(dims).0, header.grid.contiguous(), field.open_loop());
+        Ok(Some(chunks.into_iter().map(bytes).sum()))
     }
 
     /// Compresses values in device memory, in C order, into an archive in device memory: the bytes that
@@ -197,6 +216,8 @@ pub struct DeviceTimes {
     pub summary: Summary,
     /// Memory beside the field and the archive.
     pub memory: DeviceMemory,
+    /// [`Compressor::device_workspace_bytes`].
+    pub workspace_bytes: Option<u64>,
 }
 
 /// Measures a configuration's CUDA backend on a field that is copied to the device first: twice to warm up, then `repeat` times.
@@ -221,7 +242,8 @@ pub fn device_times<T: Value>(
     let (decompress, ()) = timed(repeat, || compressor.decompress_device(&bytes, &mut field))?;
     let bytes = compressor.cuda()?.fetch(raw(&field), size_of_val(decoded) as u64)?;
     decoded.copy_from_slice(bytemuck::cast_slice(&bytes));
-    Ok(DeviceTimes { compress, decompress, summary, memory: compressor.device_memory()? })
+    let (memory, workspace_bytes) = (compressor.device_memory()?, compressor.device_workspace_bytes::<T>(shape)?);
+    Ok(DeviceTimes { compress, decompress, summary, memory, workspace_bytes })
 }
 
 /// Runs twice to warm up and then `repeat` times; the seconds of those, and what the last run gave.

@@ -16,7 +16,8 @@ use crate::{Config, Error, Mode, Result, Shape, Value};
 /// between the stages and the host (histograms, codebooks, coded bytes), but not the field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageTimes {
-    /// `load`, `decompose`, `count`, `encode`, `check`, `decode`, `recompose` or `store`.
+    /// `load`, `decompose`, `count`, `encode`, `check`, `decode`, `recompose` or `store`; after those, of a GPU and a field of three dimensions,
+    /// the local level by kernels that are fused with the quantiser and by others that are not.
     pub stage: &'static str,
     /// Seconds of each run.
     pub seconds: Vec<f64>,
@@ -59,6 +60,7 @@ fn measure<T: Value, B: Backend<T>>(
     let (plan, quantisers) = field.plan(header.grid.dims);
 
     let mut times = STAGES.map(|stage| StageTimes { stage, seconds: Vec::with_capacity(repeat) });
+    let mut fusion: Vec<StageTimes> = Vec::new();
     let mut out = vec![T::ZERO; values.len()];
     let mask = backend.load_mask(None)?;
     for run in 0..=repeat {
@@ -96,8 +98,14 @@ fn measure<T: Value, B: Backend<T>>(
         lap(backend)?;
         backend.store(decoded, &mut out)?;
         lap(backend)?;
+        let fused = backend.fusion(&plan, &loaded, &quantisers, field.range(), field.open_loop())?;
+        if run == 0 {
+            fusion = fused.iter().map(|&(stage, _)| StageTimes { stage, seconds: Vec::with_capacity(repeat) }).collect();
+        } else {
+            fusion.iter_mut().zip(fused).for_each(|(times, (_, seconds))| times.seconds.push(seconds));
+        }
     }
-    Ok(times.to_vec())
+    Ok(times.into_iter().chain(fusion).collect())
 }
 
 #[cfg(test)]

@@ -293,18 +293,19 @@ define i64 @__cuda_std_load_readonly_64(ptr %p) alwaysinline nounwind {
   ret i64 %r
 }
 
-; Copies from global to shared memory that the thread does not wait for, until it says so.
-declare void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3), ptr addrspace(1)) nounwind
-declare void @llvm.nvvm.cp.async.ca.shared.global.8(ptr addrspace(3), ptr addrspace(1)) nounwind
-declare void @llvm.nvvm.cp.async.wait.all() nounwind
+; Copies from global to shared memory that need no register, and that nothing waits for until it asks.
 
-define void @__cuda_std_copy_async_4(ptr %to, ptr %from) alwaysinline nounwind {
+declare void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3), ptr addrspace(1))
+declare void @llvm.nvvm.cp.async.ca.shared.global.8(ptr addrspace(3), ptr addrspace(1))
+declare void @llvm.nvvm.cp.async.wait.all()
+
+define void @__cuda_std_copy_async_32(ptr %to, ptr %from) alwaysinline nounwind {
   %s = addrspacecast ptr %to to ptr addrspace(3)
   %g = addrspacecast ptr %from to ptr addrspace(1)
   call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %s, ptr addrspace(1) %g)
   ret void
 }
-define void @__cuda_std_copy_async_8(ptr %to, ptr %from) alwaysinline nounwind {
+define void @__cuda_std_copy_async_64(ptr %to, ptr %from) alwaysinline nounwind {
   %s = addrspacecast ptr %to to ptr addrspace(3)
   %g = addrspacecast ptr %from to ptr addrspace(1)
   call void @llvm.nvvm.cp.async.ca.shared.global.8(ptr addrspace(3) %s, ptr addrspace(1) %g)

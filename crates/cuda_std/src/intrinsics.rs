@@ -86,3 +86,51 @@ pub unsafe fn load_readonly<T: ReadOnlyValue>(ptr: *const T) -> T {
     // SAFETY: the caller's.
     unsafe { T::load_readonly(ptr) }
 }
+
+/// A value that [`copy_async`] copies.
+pub trait AsyncValue: ReadOnlyValue {
+    /// See [`copy_async`].
+    ///
+    /// # Safety
+    ///
+    /// As [`copy_async`].
+    unsafe fn copy_async(to: *mut Self, from: *const Self);
+}
+
+macro_rules! copied {
+    ($($ty:ident: $bits:ident $symbol:ident;)*) => {$(
+        impl AsyncValue for $ty {
+            #[inline(always)]
+            unsafe fn copy_async(to: *mut Self, from: *const Self) {
+                // SAFETY: the caller's; both types have the same size and alignment.
+                unsafe { raw::$symbol(to as *mut $bits, from as *const $bits) }
+            }
+        }
+    )*};
+}
+
+copied! {
+    u32: u32 __cuda_std_copy_async_32;
+    f32: u32 __cuda_std_copy_async_32;
+    u64: u64 __cuda_std_copy_async_64;
+    f64: u64 __cuda_std_copy_async_64;
+}
+
+/// `cp.async`: starts a copy from global to shared memory that takes no register. The value is there for the calling thread after its
+/// [`copy_async_wait`], and for others after a barrier that follows it.
+///
+/// # Safety
+///
+/// `from` points to a value in global memory, `to` to room for it in shared memory, which nothing else touches until then.
+#[inline(always)]
+pub unsafe fn copy_async<T: AsyncValue>(to: *mut T, from: *const T) {
+    // SAFETY: the caller's.
+    unsafe { T::copy_async(to, from) }
+}
+
+/// Waits for all copies that the calling thread started.
+#[inline(always)]
+pub fn copy_async_wait() {
+    // SAFETY: it has no preconditions.
+    unsafe { raw::__cuda_std_copy_async_wait() }
+}

@@ -71,12 +71,12 @@ device_symbols! {
     fn __cuda_std_byte_permute(a: u32, b: u32, selector: u32) -> u32;
     fn __cuda_std_funnel_shift_left(high: u32, low: u32, bits: u32) -> u32;
     fn __cuda_std_funnel_shift_right(high: u32, low: u32, bits: u32) -> u32;
-    fn __cuda_std_copy_async_4(to: *mut u32, from: *const u32);
-    fn __cuda_std_copy_async_8(to: *mut u64, from: *const u64);
-    fn __cuda_std_copy_async_wait();
     fn __cuda_std_load_readonly_16(ptr: *const u16) -> u16;
     fn __cuda_std_load_readonly_32(ptr: *const u32) -> u32;
     fn __cuda_std_load_readonly_64(ptr: *const u64) -> u64;
+    fn __cuda_std_copy_async_32(to: *mut u32, from: *const u32);
+    fn __cuda_std_copy_async_64(to: *mut u64, from: *const u64);
+    fn __cuda_std_copy_async_wait();
     fn __cuda_std_trap() -> !;
 
     fn __cuda_std_atomic_load_relaxed_32_device(ptr: *const u32) -> u32;

@@ -23,33 +23,6 @@ pub fn no_array<T>() -> *mut T {
     crate::only_on_device()
 }
 
-/// Copies a value of 4 or 8 bytes from global memory. The thread goes on at once: the value is there once the thread has called
-/// [`wait_for_copies`], for other threads after a barrier that follows.
-///
-/// # Safety
-///
-/// `to` points into shared memory and `from` to global memory that nothing writes meanwhile, both aligned to the value's size; nothing
-/// else accesses the place until the copy is done.
-#[inline(always)]
-pub unsafe fn copy_async<T: Copy>(to: *mut T, from: *const T) {
-    const { assert!(size_of::<T>() == 4 || size_of::<T>() == 8, "4 or 8 bytes are copied") };
-    // SAFETY: passed on to the caller.
-    unsafe {
-        if size_of::<T>() == 4 {
-            raw::__cuda_std_copy_async_4(to.cast(), from.cast());
-        } else {
-            raw::__cuda_std_copy_async_8(to.cast(), from.cast());
-        }
-    }
-}
-
-/// Waits for all copies that the thread made by [`copy_async`].
-#[inline(always)]
-pub fn wait_for_copies() {
-    // SAFETY: waiting has no preconditions.
-    unsafe { raw::__cuda_std_copy_async_wait() }
-}
-
 macro_rules! shared_atomics {
     ($($(#[$doc:meta])* $name:ident, $ty:ty, $symbol:ident;)*) => {
         $(

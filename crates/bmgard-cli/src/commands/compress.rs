@@ -3,7 +3,7 @@
 use std::io::{Cursor, Seek, Write};
 use std::time::Instant;
 
-use bmgard::{Comparison, Compressor, Config, DType, ErrorBound, ErrorBudget, Mode, Summary, Value};
+use bmgard::{Comparison, Compressor, Config, DType, DeviceSeconds, ErrorBound, ErrorBudget, Mode, Summary, Value};
 use serde::Serialize;
 
 use crate::args::CompressArgs;
@@ -41,13 +41,15 @@ pub fn run(args: &CompressArgs) -> Outcome {
         target.write_bytes(&written.archive)?;
     }
     target.commit()?;
-    Report::new(args, &config, &field, &written, verified.as_ref(), compressor.backend_name()).print(args.json, channel)
+    let workspace = with_values!(&field.values, values => workspace(&compressor, &field, values))?;
+    Report::new(args, &config, &field, &written, verified.as_ref(), compressor.backend_name(), workspace).print(args.json, channel)
 }
 
 /// An archive, as it was written.
 struct Written {
     summary: Summary,
     seconds: f64,
+    device: Option<DeviceSeconds>,
     archive: Bytes,
 }
 
@@ -55,6 +57,7 @@ struct Written {
 fn write<T: Value>(compressor: &mut Compressor, values: &[T], field: &Field, target: &mut Target, args: &CompressArgs) -> Outcome<Written> {
     let bar = progress::bar("compressing", field.shape.len(), args.json);
     let mut progress = |done| bar.set_position(done);
+    compressor.take_device_seconds();
     let start = Instant::now();
     let (summary, archive) = match target {
         Target::Stream { .. } => {
@@ -72,7 +75,8 @@ fn write<T: Value>(compressor: &mut Compressor, values: &[T], field: &Field, tar
         }
     };
     bar.finish_and_clear();
-    Ok(Written { summary, seconds: start.elapsed().as_secs_f64(), archive })
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Written { summary, seconds, device: compressor.take_device_seconds(), archive })
 }
 
 /// What the check of an archive found.
@@ -133,7 +137,13 @@ struct Report {
     nrmse: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
+    /// From the host's memory to the archive's file.
     seconds: f64,
+    /// On a GPU: from the device's memory to its memory, and of that from the first kernel to the last.
+    device_seconds: Option<f64>,
+    kernel_seconds: Option<f64>,
+    /// On a GPU, the most device memory that compressing in device memory takes beside field and archive, by the field's bytes.
+    device_workspace_per_byte: Option<f64>,
     verify_seconds: Option<f64>,
     throughput_gb_s: f64,
     backend: &'static str,
@@ -148,8 +158,9 @@ impl Report {
         written: &Written,
         verified: Option<&Verified>,
         backend: &'static str,
+        workspace: Option<u64>,
     ) -> Self {
-        let Written { summary, seconds, .. } = written;
+        let Written { summary, seconds, device, .. } = written;
         let comparison = verified.map(|verified| &verified.comparison);
         let max_abs_error = comparison.map_or(summary.max_abs_error, |comparison| comparison.max_abs_error);
         Self {
@@ -180,6 +191,9 @@ impl Report {
             min: comparison.map(|comparison| comparison.min),
             max: comparison.map(|comparison| comparison.max),
             seconds: *seconds,
+            device_seconds: device.map(|device| device.device),
+            kernel_seconds: device.map(|device| device.kernels),
+            device_workspace_per_byte: workspace.map(|bytes| bytes as f64 / summary.original_bytes as f64),
             verify_seconds: verified.map(|verified| verified.seconds),
             throughput_gb_s: report::gb_per_second(summary.original_bytes, *seconds),
             backend,
@@ -217,7 +231,27 @@ impl Report {
                 checked.unwrap_or_default()
             ),
         );
+        if let (Some(device), Some(kernels)) = (self.device_seconds, self.kernel_seconds) {
+            let of =
+                |seconds: f64| format!("{:.1} GB/s: {}", report::gb_per_second(self.original_bytes, seconds), report::seconds(seconds));
+            rows.row("on the device", of(device));
+            rows.row("kernels", of(kernels));
+        }
         rows.print(channel);
         Ok(())
     }
+}
+
+/// The most device memory that compressing in device memory takes beside field and archive, where it works on a GPU.
+#[cfg(feature = "cuda")]
+fn workspace<T: Value>(compressor: &Compressor, field: &Field, _values: &[T]) -> Outcome<Option<u64>> {
+    if compressor.backend_name() != "cuda" {
+        return Ok(None);
+    }
+    Ok(compressor.device_workspace_bytes::<T>(&field.shape)?)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn workspace<T: Value>(_compressor: &Compressor, _field: &Field, _values: &[T]) -> Outcome<Option<u64>> {
+    Ok(None)
 }

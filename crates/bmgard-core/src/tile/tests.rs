@@ -109,7 +109,7 @@ fn decompose<const NZ: usize, const NY: usize>(u: &[f64], q: &Quantiser<f64>, op
         |_, _| [true; TILE],
         q,
         open_loop,
-        |z, y, s| {
+        |z, y, s, _| {
             symbols[(z * NY + y) * TILE..][..TILE].copy_from_slice(&s);
         },
     );

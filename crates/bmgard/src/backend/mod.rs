@@ -168,6 +168,19 @@ pub(crate) trait Backend<T: Value> {
         closed::decode_chunk(shape, dims, chunk, out)
     }
 
+    /// What fusing the local level with the quantiser is worth: names of stages and their seconds, fused and apart. None where there are no
+    /// such kernels.
+    fn fusion(
+        &mut self,
+        _plan: &ChunkPlan,
+        _values: &Self::Values<'_>,
+        _quantisers: &[Quantiser<T>],
+        _range: f64,
+        _open_loop: bool,
+    ) -> Result<Vec<(&'static str, f64)>> {
+        Ok(Vec::new())
+    }
+
     /// Waits for all that was queued.
     fn finish(&mut self) -> Result<()> {
         Ok(())

@@ -151,6 +151,9 @@ struct Run {
     /// Device memory beside the field and the archive, by the field's bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     device_bytes_per_byte: Option<f64>,
+    /// The most that it could have been, told from the shape alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_workspace_per_byte: Option<f64>,
 }
 
 /// What all codecs have in common.
@@ -175,7 +178,12 @@ impl Bench<'_> {
         let codec = format!("bmgard {}", env!("CARGO_PKG_VERSION"));
         let device = ("cuda, its memory".into(), 0);
         let run = self.judge(codec, device, values, &decoded, times.summary.compressed_bytes, compress, decompress)?;
-        Ok(Some(Run { device_bytes_per_byte: Some(times.memory.bytes as f64 / bytes as f64), ..run }))
+        let per_byte = |memory: u64| memory as f64 / bytes as f64;
+        Ok(Some(Run {
+            device_bytes_per_byte: Some(per_byte(times.memory.bytes)),
+            device_workspace_per_byte: times.workspace_bytes.map(per_byte),
+            ..run
+        }))
     }
 
     fn run<T: Element>(&self, codec: &mut dyn Codec<T>, values: &[T]) -> Outcome<Run> {
@@ -215,6 +223,7 @@ impl Bench<'_> {
             compress,
             decompress,
             device_bytes_per_byte: None,
+            device_workspace_per_byte: None,
         })
     }
 }
@@ -247,6 +256,13 @@ impl Report {
         let rows: Vec<Vec<String>> = self.runs.iter().map(Run::row).collect();
         let columns = ["codec", "backend", "ratio", "error/bound", "bound", "compress GB/s", "decompress GB/s"];
         let mut text = head + &report::table(&columns, &rows);
+        for run in &self.runs {
+            if let Some(used) = run.device_bytes_per_byte {
+                let most = run.device_workspace_per_byte.map(|most| format!(", at most {most:.2}")).unwrap_or_default();
+                text +=
+                    &format!("\n{}: {used:.2} bytes of memory beside field and archive for each byte of the field{most}\n", run.backend);
+            }
+        }
         if !self.stages.is_empty() {
             let row =
                 |stage: &Stage| vec![stage.stage.to_owned(), format!("{:.3}", 1e3 * stage.timing.median_seconds), stage.timing.to_string()];

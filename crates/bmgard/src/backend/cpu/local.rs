@@ -207,7 +207,7 @@ simd! {
             for (pair, row) in along_x.iter_mut().enumerate().take(Geometry::<NZ, NY>::PAIRS) {
                 *row = rows[pair_row::<NZ, NY>(pair)].interpolated();
             }
-            let store = |z: usize, y: usize, row: [T::Symbol; TILE]| {
+            let store = |z: usize, y: usize, row: [T::Symbol; TILE], _: Row<T>| {
                 let start = Geometry::<NZ, NY>::ROW_START[z * NY + y] as usize;
                 if Geometry::<NZ, NY>::is_coarse_row(z, y) {
                     symbols[start..start + 3].copy_from_slice(&[row[1], row[3], row[5]]);

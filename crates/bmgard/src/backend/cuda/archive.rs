@@ -3,7 +3,7 @@
 //! An address that is a `u64` may be any byte's of a larger buffer. Everything is queued on the stream that is given.
 
 use bmgard_core::crc;
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 use cust::memory::{DeviceCopy, DevicePointer};
 use cust::stream::Stream;
 
@@ -16,8 +16,9 @@ use crate::Result;
 const BLOCK: u32 = 256;
 /// Threads of the one block of `scan_totals`.
 const TOTALS_BLOCK: u32 = 1024;
-/// Bytes that a block checksums: a piece for each warp.
+/// Bytes that a block checksums at once: a piece for each warp; and the most blocks.
 const CHECKSUMMED: u64 = crc::PIECE * BLOCK as u64 / 32;
+const CHECKSUM_BLOCKS: u64 = 1 << 10;
 /// Segments that a block moves: 4 for each warp.
 const MOVED: u32 = 4 * BLOCK / 32;
 /// Values that are summed, and flags that are counted, together.
@@ -61,13 +62,106 @@ pub(super) struct PatchSections {
     pub(super) patches: u64,
 }
 
+/// `kernels_gpu::archive::Span`.
+#[derive(Clone, Copy, Pod, Zeroable, DeviceCopy)]
+#[repr(C)]
+pub(super) struct Span {
+    pub(super) address: u64,
+    pub(super) len: u64,
+}
+
+/// `kernels_gpu::archive::Target`: an address, or the span that says it.
+#[derive(Clone, Copy, DeviceCopy)]
+#[repr(C)]
+pub(super) struct Target {
+    address: u64,
+    span: u64,
+}
+
+impl Target {
+    /// Nowhere.
+    pub(super) const NONE: Self = Self { address: 0, span: 0 };
+
+    pub(super) fn at(address: u64) -> Self {
+        Self { address, span: 0 }
+    }
+
+    /// Where a span of the device's says.
+    pub(super) fn span(spans: &Buffer<Span>, index: usize) -> Self {
+        Self { address: 0, span: spans.pointer().as_raw() + (index * size_of::<Span>()) as u64 }
+    }
+}
+
+/// `kernels_gpu::archive::Part`.
+#[derive(Clone, Copy, Pod, Zeroable, DeviceCopy)]
+#[repr(C)]
+pub(super) struct Part {
+    number: u64,
+    fixed: u64,
+    each: u64,
+    kind: u64,
+}
+
+impl Part {
+    /// A section of so many bytes.
+    pub(super) fn known(bytes: u64) -> Self {
+        Self { number: 0, fixed: bytes, each: 0, kind: 0 }
+    }
+
+    /// A section of `each` bytes for each of a number of the device's.
+    pub(super) fn counted(number: DevicePointer<u64>, each: u64) -> Self {
+        Self { number: number.as_raw(), fixed: 0, each, kind: 0 }
+    }
+
+    /// A section that is there only if a number of the device's is not 0.
+    pub(super) fn optional(number: DevicePointer<u64>, fixed: u64, each: u64) -> Self {
+        Self { number: number.as_raw(), fixed, each, kind: 1 }
+    }
+
+    /// No section: nothing is laid out unless the number is 0.
+    pub(super) fn forbidden(number: DevicePointer<u32>) -> Self {
+        Self { number: number.as_raw(), fixed: 0, each: 0, kind: 2 }
+    }
+}
+
+/// `kernels_gpu::archive::Chunk`.
+#[derive(Clone, Copy, DeviceCopy)]
+#[repr(C)]
+pub(super) struct ChunkRoom {
+    pub(super) address: u64,
+    pub(super) room: u64,
+    pub(super) header: u64,
+    pub(super) entry: u64,
+    pub(super) limit: u64,
+}
+
 impl Cuda {
-    /// Queues the remainder of `len` bytes into `raw`, which is 0: `bmgard_core::crc::finish` makes it the CRC-32.
-    pub(super) fn checksum(&self, stream: &Stream, address: u64, len: u64, raw: DevicePointer<u32>) -> Result<()> {
-        if len == 0 {
+    /// Queues the remainders of spans, of about `bytes` bytes in all, into `raw`, which is 0: `bmgard_core::crc::finish` makes them CRC-32s.
+    pub(super) fn checksum_spans(&self, stream: &Stream, count: usize, spans: &Buffer<Span>, bytes: u64, raw: &Buffer<u32>) -> Result<()> {
+        if count == 0 {
             return Ok(());
         }
-        queue!(self, stream, "checksum", (len.div_ceil(CHECKSUMMED) as u32, BLOCK, 0), (address, len, raw))
+        let blocks = (bytes.div_ceil(CHECKSUMMED) + count as u64).min(CHECKSUM_BLOCKS) as u32;
+        queue!(self, stream, "checksums", (blocks, BLOCK, 0), (count as u32, spans.pointer(), raw.pointer()))
+    }
+
+    /// Queues saying where parts lie, the last `forbidden` of which are no sections; part `copied` is `contents`.
+    pub(super) fn lay_out(
+        &self,
+        stream: &Stream,
+        chunk: ChunkRoom,
+        parts: &Buffer<Part>,
+        (copied, contents): (usize, &Buffer<u8>),
+        spans: &Buffer<Span>,
+        size: &Buffer<u64>,
+    ) -> Result<()> {
+        queue!(
+            self,
+            stream,
+            "lay_out",
+            (1, BLOCK, 0),
+            (chunk, parts.len() as u32, parts.pointer(), copied as u32, contents.pointer(), spans.pointer(), size.pointer())
+        )
     }
 
     /// Memory for the starts of `n` parts.
@@ -97,6 +191,20 @@ impl Cuda {
         starts: &Starts,
         payload: u64,
     ) -> Result<()> {
+        self.place_segments(stream, slots, slot_words, lengths, starts, Target::at(payload), Target::NONE)
+    }
+
+    /// The same, and queues copying the lengths.
+    pub(super) fn place_segments(
+        &self,
+        stream: &Stream,
+        slots: &Buffer<u32>,
+        slot_words: u32,
+        lengths: &Buffer<u16>,
+        starts: &Starts,
+        payload: Target,
+        lengths_to: Target,
+    ) -> Result<()> {
         if starts.n == 0 {
             return Ok(());
         }
@@ -105,7 +213,16 @@ impl Cuda {
             stream,
             "move_segments_to",
             (starts.n.div_ceil(MOVED), BLOCK, 0),
-            (starts.n, slots.pointer(), slot_words, lengths.pointer(), starts.offsets.pointer(), starts.bases.pointer(), payload)
+            (
+                starts.n,
+                slots.pointer(),
+                slot_words,
+                lengths.pointer(),
+                starts.offsets.pointer(),
+                starts.bases.pointer(),
+                payload,
+                lengths_to
+            )
         )
     }
 
@@ -119,7 +236,7 @@ impl Cuda {
     }
 
     /// Queues the patches' counts, a section of 4 bytes for each of [`patch_blocks`], from the groups' counts.
-    pub(super) fn count_patches(&self, stream: &Stream, n: u32, counts: &Buffer<u32>, out: u64) -> Result<()> {
+    pub(super) fn count_patches(&self, stream: &Stream, n: u32, counts: &Buffer<u32>, out: Target) -> Result<()> {
         if n == 0 {
             return Ok(());
         }
@@ -134,8 +251,8 @@ impl Cuda {
         flags: &Buffer<u32>,
         values: &Buffer<T>,
         starts: &Starts,
-        offsets: u64,
-        out: u64,
+        offsets: Target,
+        out: Target,
     ) -> Result<()> {
         let n = values.len() as u32;
         if n == 0 {

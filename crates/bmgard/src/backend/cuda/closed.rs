@@ -385,11 +385,13 @@ impl Cuda {
         let Some(layout) = self.layout(task.dims, task.shape)? else { return Ok(closed::code_chunk(task)) };
         let values: Buffer<T> = self.buffer(task.values.len())?;
         self.staging.upload(bytemuck::cast_slice(task.values), values.pointer().as_raw(), &self.stream)?;
+        self.clock_start();
         let mask = self.flags(task.specials.map(|specials| &specials.mask))?;
         let original = Original { values: &values, mask: mask.as_ref() };
         let (chosen, written, tiles) = self.code(&layout, task, original, None)?;
         let payload: Buffer<u8> = self.buffer(tiles.bytes as usize)?;
         self.move_tiles(&tiles, payload.pointer().as_raw())?;
+        self.clock_stop();
         let mut sections: closed::Sections = Vec::with_capacity(written.sections.len() + 2);
         for (id, bytes) in written.sections {
             let bytes = match bytes {

@@ -9,10 +9,26 @@ use crate::Result;
 /// A place in a stream, which other streams and the host can wait for. (`cust`'s own gives itself away to the first who waits.)
 pub(crate) struct Event(sys::CUevent);
 
+// SAFETY: a handle of the driver, which may be used from any thread.
+unsafe impl Send for Event {}
+
 impl Event {
     /// An event without times: nobody waits for what was not recorded yet.
     pub(super) fn new() -> Result<Self> {
         Self::with(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// An event with a time.
+    pub(super) fn timed() -> Result<Self> {
+        Self::with(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    /// Seconds from another event to this one; both have times, and have passed.
+    pub(super) fn seconds_since(&self, start: &Self) -> Result<f64> {
+        let mut milliseconds = 0f32;
+        // SAFETY: both are the driver's, which fills the number.
+        check(unsafe { sys::cuEventElapsedTime(&raw mut milliseconds, start.0, self.0) })?;
+        Ok(f64::from(milliseconds) * 1e-3)
     }
 
     fn with(flags: sys::CUevent_flags) -> Result<Self> {

@@ -22,8 +22,6 @@ pub trait DeviceValue: Real<Symbol: Pod + DeviceCopy> + Pod + DeviceCopy {
     const SUFFIX: &'static str;
     /// Symbols that a warp of the local levels' forward kernels stages in shared memory.
     const STAGED: u32;
-    /// Values that a warp of the local levels' check stashes there.
-    const STASHED: u32;
     /// How symbols may lie in memory: in full, and in half the width.
     const STORED: [Stored; 2];
 }
@@ -37,29 +35,29 @@ pub struct Stored {
     pub(super) bytes: usize,
     /// Bits of a symbol.
     pub(super) bits: u32,
-    /// Threads of a block that codes them, and of one that decodes them.
+    /// Threads of a block that codes them.
     pub(super) threads: u32,
-    pub(super) decode_threads: u32,
+    /// Threads of a block that decodes them: two fill a multiprocessor of 228 KiB of shared memory, or, where a block can have no more
+    /// than 99 KiB, fit there.
+    pub(super) decode_threads: [u32; 2],
     /// Bits of a coded symbol that segments have room for at first, and the most that they may need: an escaped code and the extra bits
     /// of the greatest magnitude.
     pub(super) room: [u32; 2],
 }
 
-const I16: Stored = Stored { name: "i16", bytes: 2, bits: 16, threads: 256, decode_threads: 512, room: [14, 20 + 13] };
-const I32: Stored = Stored { name: "i32", bytes: 4, bits: 32, threads: 128, decode_threads: 256, room: [28, 20 + 30] };
-const I64: Stored = Stored { name: "i64", bytes: 8, bits: 64, threads: 64, decode_threads: 128, room: [56, 20 + 50] };
+const I16: Stored = Stored { name: "i16", bytes: 2, bits: 16, threads: 256, decode_threads: [640, 512], room: [14, 20 + 13] };
+const I32: Stored = Stored { name: "i32", bytes: 4, bits: 32, threads: 128, decode_threads: [256, 256], room: [28, 20 + 30] };
+const I64: Stored = Stored { name: "i64", bytes: 8, bits: 64, threads: 64, decode_threads: [128, 128], room: [56, 20 + 50] };
 
 impl DeviceValue for f32 {
     const SUFFIX: &'static str = "f32";
     const STAGED: u32 = 4 * 392;
-    const STASHED: u32 = 64 * 32;
     const STORED: [Stored; 2] = [I32, I16];
 }
 
 impl DeviceValue for f64 {
     const SUFFIX: &'static str = "f64";
     const STAGED: u32 = 0;
-    const STASHED: u32 = 0;
     const STORED: [Stored; 2] = [I64, I32];
 }
 
@@ -138,17 +136,41 @@ struct Sweep {
 const LOCAL_BLOCK: u32 = 128;
 const WARPS: u32 = LOCAL_BLOCK / 32;
 const TILES: u32 = 4;
-/// Values of shared memory that a warp of a local level's kernel needs.
+/// Values of shared memory that a warp of a local level's inverse kernels needs for rows.
 const ROWS: u32 = 25 * 32;
 /// Threads of a block of `kernels_gpu::global`.
 const BLOCK: u32 = 256;
 /// Threads of a block of its kernels that work on rows, and of those that solve.
 const ROW_BLOCK: u32 = 128;
-const SOLVE_THREADS: u32 = 256;
+const SOLVE_THREADS: u32 = 128;
 /// Nodes in a segment of the coarsest array.
 const SEGMENT: u32 = 1024;
 /// Values that a block of `kernels_gpu::field` checks.
 const CHECKED: u32 = 1024;
+
+/// Values of shared memory in which a warp stashes those of its tiles, in `d` dimensions.
+fn stashed(d: usize) -> u32 {
+    32 * 8u32.pow(d as u32 - 1)
+}
+
+/// Bytes of shared memory of a block of a local level's kernels that take values apart.
+fn decompose_shared<T: DeviceValue>(d: usize, stored: Stored) -> u32 {
+    (stashed(d) * size_of::<T>() as u32 + T::STAGED * stored.bytes as u32) * WARPS
+}
+
+/// Bytes of shared memory of a block of those that check.
+fn check_shared<T: DeviceValue>(d: usize) -> u32 {
+    (ROWS + stashed(d)) * size_of::<T>() as u32 * WARPS
+}
+
+/// The local levels' kernels that may need more shared memory than a block has unless it is asked for, and how many bytes: less than 99
+/// KiB, which all devices have.
+pub(super) fn large_local_kernels<T: DeviceValue>() -> impl Iterator<Item = (String, u32)> {
+    T::STORED.into_iter().flat_map(|stored| {
+        let suffix = format!("3d_{}_{}", T::SUFFIX, stored.name);
+        [(format!("decompose_local_{suffix}"), decompose_shared::<T>(3, stored)), (format!("check_local_{suffix}"), check_shared::<T>(3))]
+    })
+}
 
 /// What decoded values are compared with.
 #[derive(Clone, Copy)]
@@ -200,7 +222,7 @@ impl Cuda {
     ) -> Result<Buffer<T>> {
         let (shape, blocks) = Self::local_launch(level)?;
         let coarse = self.buffer(count(level.coarse) as usize)?;
-        let shared = (ROWS * size_of::<T>() as u32 + T::STAGED * symbols.stored.bytes as u32) * WARPS;
+        let shared = decompose_shared::<T>(d, symbols.stored);
         queue!(
             self,
             format!("decompose_local_{d}d_{}", symbols.suffix()),
@@ -256,7 +278,7 @@ impl Cuda {
         queue!(
             self,
             format!("check_local_{d}d_{}", symbols.suffix()),
-            (blocks, LOCAL_BLOCK, (ROWS + T::STASHED) * WARPS * size_of::<T>() as u32),
+            (blocks, LOCAL_BLOCK, check_shared::<T>(d)),
             (
                 shape,
                 symbols.pointer(),
@@ -469,7 +491,80 @@ impl Cuda {
         )
     }
 
-    /// A three-dimensional local level of the host's values, forward and then inverse.
+    /// Queues what [`Cuda::decompose_local`] does in three dimensions, in two kernels: one that decomposes, one that quantises.
+    /// `coefficients` has room for the level's details.
+    pub(super) fn decompose_local_apart<T: DeviceValue>(
+        &self,
+        level: &Level,
+        values: &Buffer<T>,
+        mask: Option<&Buffer<u32>>,
+        coefficients: &Buffer<T>,
+        coarse: &Buffer<T>,
+    ) -> Result<()> {
+        let (shape, blocks) = Self::local_launch(level)?;
+        queue!(
+            self,
+            format!("decompose_local_apart_{}", T::SUFFIX),
+            (blocks, LOCAL_BLOCK, stashed(3) * size_of::<T>() as u32 * WARPS),
+            (shape, values.pointer(), mask.map_or(DevicePointer::null(), Buffer::pointer), coefficients.pointer(), coarse.pointer())
+        )
+    }
+
+    /// Queues the second of those kernels; `coarse` is corrected.
+    pub(super) fn quantise_local<T: DeviceValue>(
+        &self,
+        level: &Level,
+        coefficients: &Buffer<T>,
+        quantiser: Quantiser<T>,
+        open_loop: bool,
+        symbols: &LevelSymbols<T>,
+        coarse: &Buffer<T>,
+    ) -> Result<()> {
+        let (shape, blocks) = Self::local_launch(level)?;
+        queue!(
+            self,
+            format!("quantise_local_{}", symbols.suffix()),
+            (blocks, LOCAL_BLOCK, (ROWS * size_of::<T>() as u32 + T::STAGED * symbols.stored.bytes as u32) * WARPS),
+            (shape, coefficients.pointer(), quantiser.step, quantiser.inverse, u32::from(open_loop), symbols.pointer(), coarse.pointer())
+        )
+    }
+
+    /// Queues the first of two kernels that do what [`Cuda::recompose_local`] does.
+    pub(super) fn dequantise_local<T: DeviceValue>(
+        &self,
+        level: &Level,
+        symbols: &LevelSymbols<T>,
+        quantiser: Quantiser<T>,
+        coefficients: &Buffer<T>,
+    ) -> Result<()> {
+        let n = level.places as u32;
+        queue!(
+            self,
+            format!("dequantise_local_{}", symbols.suffix()),
+            (n.div_ceil(BLOCK), BLOCK, 0),
+            (n, symbols.pointer(), quantiser.step, coefficients.pointer())
+        )
+    }
+
+    /// Queues the second of them.
+    pub(super) fn recompose_local_apart<T: DeviceValue>(
+        &self,
+        level: &Level,
+        coefficients: &Buffer<T>,
+        coarse: &Buffer<T>,
+        values: &Buffer<T>,
+    ) -> Result<()> {
+        let (shape, blocks) = Self::local_launch(level)?;
+        queue!(
+            self,
+            format!("recompose_local_apart_{}", T::SUFFIX),
+            (blocks, LOCAL_BLOCK, ROWS * WARPS * size_of::<T>() as u32),
+            (shape, coefficients.pointer(), coarse.pointer(), values.pointer())
+        )
+    }
+
+    /// A three-dimensional local level of the host's values, forward and then inverse, by fused kernels or by those whose quantiser is
+    /// apart.
     #[allow(clippy::type_complexity, reason = "symbols and coarse array, values")]
     pub(crate) fn local_level<T: DeviceValue>(
         &self,
@@ -478,14 +573,25 @@ impl Cuda {
         mask: Option<&Mask>,
         quantiser: Quantiser<T>,
         open_loop: bool,
+        apart: bool,
     ) -> Result<((Vec<T::Symbol>, Vec<T>), Vec<T>)> {
         self.enter()?;
         let values = self.upload(values)?;
         let mask = mask.map(|mask| self.upload(mask.words_u32())).transpose()?;
         let symbols = LevelSymbols::new(self, level, false)?;
-        let coarse = self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop, &symbols)?;
         let decoded = self.buffer(values.len())?;
-        self.recompose_local(level, 3, &symbols, &coarse, quantiser, &decoded)?;
+        let coarse;
+        if apart {
+            let coefficients = self.buffer(level.places)?;
+            coarse = self.buffer(count(level.coarse) as usize)?;
+            self.decompose_local_apart(level, &values, mask.as_ref(), &coefficients, &coarse)?;
+            self.quantise_local(level, &coefficients, quantiser, open_loop, &symbols, &coarse)?;
+            self.dequantise_local(level, &symbols, quantiser, &coefficients)?;
+            self.recompose_local_apart(level, &coefficients, &coarse, &decoded)?;
+        } else {
+            coarse = self.decompose_local(level, 3, &values, mask.as_ref(), quantiser, open_loop, &symbols)?;
+            self.recompose_local(level, 3, &symbols, &coarse, quantiser, &decoded)?;
+        }
         let read = |buffer: &Buffer<T>| buffer.read(buffer.len(), &self.stream);
         let bytes = symbols.data.read(symbols.data.len(), &self.stream)?;
         Ok(((bytemuck::pod_collect_to_vec(&bytes), read(&coarse)?), read(&decoded)?))
@@ -498,8 +604,8 @@ impl Cuda {
 
     /// A copy of an array of the host.
     pub(super) fn upload<S: Pod + DeviceCopy>(&self, values: &[S]) -> Result<Buffer<S>> {
-        let buffer = self.buffer(values.len())?;
-        buffer.write(values, &self.stream)?;
+        let buffer: Buffer<S> = self.buffer(values.len())?;
+        self.send(bytemuck::cast_slice(values), buffer.pointer().as_raw(), &self.stream)?;
         Ok(buffer)
     }
 }

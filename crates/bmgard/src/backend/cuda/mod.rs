@@ -5,6 +5,7 @@
 mod archive;
 mod boxes;
 mod choices;
+mod clock;
 mod closed;
 mod event;
 mod levels;
@@ -15,6 +16,7 @@ mod selftest;
 mod stages;
 mod staging;
 mod trials;
+pub(crate) mod workspace;
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -27,6 +29,7 @@ use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use flate2::read::GzDecoder;
 
+use clock::Clock;
 pub use levels::DeviceValue;
 use mail::Mail;
 pub(crate) use memory::Buffer;
@@ -48,6 +51,8 @@ struct Loaded {
     // Dropped in this order: the module lives in the context.
     module: Module,
     context: Context,
+    /// Which numbers of threads decode here.
+    decode_threads: usize,
     /// Whether the kernels give the CPU's results here; told once.
     tested: OnceLock<std::result::Result<(), String>>,
 }
@@ -72,6 +77,7 @@ pub(crate) struct Cuda {
     pub(crate) together: bool,
     staging: Staging,
     mail: Mail,
+    clock: RefCell<Clock>,
     stream: Stream,
     /// For kernels that may run beside each other.
     side: Vec<Stream>,
@@ -98,6 +104,9 @@ use queue;
 
 /// Streams beside the main one: levels after the finest are small, and take their time whatever their size.
 const SIDE_STREAMS: usize = 4;
+
+/// The one on which the finest level is coded: most of the work, for which all else must not wait.
+const FINEST_STREAM: usize = 1;
 
 /// The one for checksums, which goes with none of the levels.
 const CHECKSUM_STREAM: usize = SIDE_STREAMS;
@@ -162,9 +171,9 @@ impl Loaded {
             }
             let context = Context::new(device)?;
             let module = Module::from_ptx(&ptx, &[])?;
-            stages::allow_shared_memory(&module)?;
+            let decode_threads = stages::allow_shared_memory(&module)?;
             boxes::allow_shared_memory(&module)?;
-            Ok(Ok(Self { module, context, tested: OnceLock::new() }))
+            Ok(Ok(Self { module, context, decode_threads, tested: OnceLock::new() }))
         };
         match load() {
             Ok(Ok(loaded)) => {
@@ -193,8 +202,13 @@ impl Cuda {
         }
         let loaded = Loaded::get(index)?;
         CurrentContext::set_current(&loaded.context).map_err(|error| unavailable(describe(error)))?;
-        let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|error| unavailable(describe(error)));
-        let side = (0..=CHECKSUM_STREAM).map(|_| stream()).collect::<Result<_>>()?;
+        let priorities = CurrentContext::get_stream_priority_range().map_err(|error| unavailable(describe(error)))?;
+        // What the driver counts down from the least priority.
+        let stream = |above: i32| {
+            let priority = (priorities.least - above).max(priorities.greatest);
+            Stream::new(StreamFlags::NON_BLOCKING, Some(priority)).map_err(|error| unavailable(describe(error)))
+        };
+        let side = (0..=CHECKSUM_STREAM).map(|index| stream(if index == FINEST_STREAM { 0 } else { 2 })).collect::<Result<_>>()?;
         let mut cuda = Self {
             pool: Arc::default(),
             tables: RefCell::default(),
@@ -202,7 +216,8 @@ impl Cuda {
             together: true,
             staging: Staging::default(),
             mail: Mail::new()?,
-            stream: stream()?,
+            clock: RefCell::default(),
+            stream: stream(1)?,
             side,
             loaded: Arc::clone(&loaded),
         };
@@ -217,6 +232,21 @@ impl Cuda {
             let done = event::Event::new()?;
             done.record(side)?;
             done.hold(&self.stream)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a copy of bytes to the device: small ones through page-locked memory. They may change when it returns.
+    fn send(&self, bytes: &[u8], to: u64, stream: &Stream) -> Result<()> {
+        /// Bytes that are small.
+        const SMALL: usize = 64 << 10;
+        if bytes.len() > SMALL {
+            // SAFETY: the caller's address has room; the driver has read pageable memory when the call returns.
+            return memory::check(unsafe { cust::sys::cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), stream.as_inner()) });
+        }
+        if !self.mail.send(bytes, to, stream)? {
+            self.finish_all()?;
+            self.mail.send(bytes, to, stream)?;
         }
         Ok(())
     }

@@ -2,12 +2,13 @@
 
 use bytemuck::Pod;
 use cust::memory::{DeviceBuffer, DeviceCopy};
+use cust::stream::Stream;
 use cust::sys;
 
-use super::archive::PatchSections;
+use super::archive::{ChunkRoom, Part, PatchSections, Span, Target};
 use super::event::Event;
 use super::levels::DeviceValue;
-use super::mail::{CHECKSUMS, STATISTICS};
+use super::mail::{CHECKSUMS, INBOX_BYTES, SIZE, STATISTICS};
 use super::memory::{Buffer, check};
 use super::stages::{Coded, Source, patch_sizes};
 use super::{CHECKSUM_STREAM, Cuda, SIDE_STREAMS, describe, failed, queue};
@@ -30,6 +31,15 @@ pub(crate) struct Placed {
     pub(crate) patched: u64,
     pub(crate) specials: u64,
     pub(crate) raw: bool,
+}
+
+/// The sections of patches.
+const PATCHES: [SectionId; 3] = [SectionId::PatchCounts, SectionId::PatchOffsets, SectionId::PatchValues];
+
+/// Checksums on their way: what they are of, and what they will be.
+pub(super) struct Checksums {
+    remainders: Buffer<u32>,
+    spans: Buffer<Span>,
 }
 
 /// Memory that an archive may take.
@@ -86,7 +96,7 @@ impl Cuda {
     /// Copies bytes to the device.
     pub(crate) fn put(&mut self, bytes: &[u8], address: u64) -> Result<()> {
         self.enter()?;
-        self.staging.upload(bytes, address, &self.stream)
+        if bytes.len() <= INBOX_BYTES { self.send(bytes, address, &self.stream) } else { self.staging.upload(bytes, address, &self.stream) }
     }
 
     /// Copies bytes to the host.
@@ -94,7 +104,11 @@ impl Cuda {
         self.enter()?;
         let mut bytes = bytemuck::allocation::try_zeroed_vec(len as usize)
             .map_err(|()| Error::Device(format!("the host has no memory for {len} bytes")))?;
-        self.staging.download(address, &mut bytes, &self.stream)?;
+        if bytes.len() <= INBOX_BYTES {
+            self.mail.fetch(address, &mut bytes, &self.stream)?;
+        } else {
+            self.staging.download(address, &mut bytes, &self.stream)?;
+        }
         Ok(bytes)
     }
 
@@ -103,7 +117,7 @@ impl Cuda {
         self.enter()?;
         let n = values.len() as u64;
         let numbers: Buffer<u64> = self.buffer(3)?;
-        numbers.write(&[u64::MAX, 0, 0], &self.stream)?;
+        self.send(bytemuck::cast_slice(&[u64::MAX, 0, 0]), numbers.pointer().as_raw(), &self.stream)?;
         let number = |i: isize| numbers.pointer().wrapping_offset(i);
         let blocks = n.div_ceil(u64::from(BLOCK) * AHEAD).clamp(1, MOST_BLOCKS) as u32;
         queue!(
@@ -112,7 +126,7 @@ impl Cuda {
             (blocks, BLOCK, 0),
             (n, values.pointer(), fill.unwrap_or(T::ZERO), u32::from(fill.is_some()), number(0), number(1), number(2))
         )?;
-        (0..3).try_for_each(|i| self.mail.receive(number(i as isize).as_raw(), 8, STATISTICS + i, &self.stream))?;
+        self.mail.receive_many(numbers.pointer().as_raw(), 24, STATISTICS, &self.stream)?;
         self.stream.synchronize().map_err(failed)?;
         let [least, greatest, specials] = [0, 1, 2].map(|i| self.mail.number(STATISTICS + i));
         // The inverse of the kernel's `key`.
@@ -197,44 +211,84 @@ impl Cuda {
         place: Place,
     ) -> Result<Placed> {
         let mut queued = Queued::new(self, field, dims, values, &None)?;
-        let (patches, max_abs_error) = self.found(&queued.check)?;
-        let payloads = queued.coded.iter_mut().map(|coded| self.finish_encode(coded)).collect::<Result<Vec<u64>>>()?;
         let (steps, codebooks) = (queued.steps(), queued.codebooks());
-        let patch_ids = [SectionId::PatchCounts, SectionId::PatchOffsets, SectionId::PatchValues];
-        let patch_sizes = patch_sizes::<T>(values.len() as u32, patches).map(|size| size as u64);
-        let mut parts: Vec<(SectionId, u64)> = patch_ids.into_iter().zip(patch_sizes).filter(|_| patches > 0).collect();
-        parts.push((SectionId::Codebooks, codebooks.len() as u64));
-        parts.extend(queued.coded.iter().map(|coded| (SectionId::Lengths(coded.index as u8), 2 * coded.room.lengths.len() as u64)));
-        parts.extend(queued.coded.iter().zip(&payloads).map(|(coded, &bytes)| (SectionId::Payload(coded.index as u8), bytes)));
-
-        let size = chunk_size(steps.len(), parts.iter().map(|&(_, len)| len));
-        if size >= chunk_size(0, [(values.len() * size_of::<T>()) as u64].into_iter()) {
+        let raw = chunk_size(0, [(values.len() * size_of::<T>()) as u64].into_iter());
+        let room = ChunkRoom {
+            address: place.address,
+            room: place.room,
+            header: chunk_size(steps.len(), std::iter::empty()),
+            entry: chunk_size(0, [0].into_iter()) - chunk_size(0, std::iter::empty()),
+            limit: raw,
+        };
+        self.assemble(&queued, &codebooks, room, values)?;
+        if queued.coded.iter().any(|coded| self.mail.overflow(coded.index)) {
+            queued.coded.iter_mut().try_for_each(|coded| self.finish_encode(coded).map(drop))?;
+            self.assemble(&queued, &codebooks, room, values)?;
+        }
+        let (patches, max_abs_error) = self.found(&queued.check)?;
+        let size = self.mail.number(SIZE);
+        if size >= raw {
             return self.place_raw(values, place);
         }
         place.fits(size)?;
-        let mut at = place.address + size - parts.iter().map(|&(_, len)| len).sum::<u64>();
-        let mut sections = Vec::with_capacity(parts.len());
-        for (id, len) in parts {
-            sections.push((id, at, len));
-            at += len;
+        let patch_sizes = patch_sizes::<T>(values.len() as u32, patches).map(|size| size as u64);
+        let mut parts: Vec<(SectionId, u64)> = PATCHES.into_iter().zip(patch_sizes).collect();
+        parts.push((SectionId::Codebooks, codebooks.len() as u64));
+        parts.extend(queued.coded.iter().map(|coded| (SectionId::Lengths(coded.index as u8), 2 * coded.room.lengths.len() as u64)));
+        parts.extend(queued.coded.iter().map(|coded| (SectionId::Payload(coded.index as u8), self.mail.number(coded.index))));
+        let spans: Vec<(u64, u64)> = parts.iter().map(|&(_, len)| (0, len)).collect();
+        let entries = parts.into_iter().zip(self.checksums(&spans)).map(|((id, len), crc)| (id, crc, len));
+        let entries: Vec<_> = entries.filter(|(id, ..)| patches > 0 || !PATCHES.contains(id)).collect();
+        if size != chunk_size(steps.len(), entries.iter().map(|&(.., len)| len)) {
+            return Err(Error::Device("a chunk's parts are not as long as they were when it was laid out".into()));
         }
-        let start = |id| sections.iter().find(|&&(other, ..)| other == id).map_or(0, |&(_, start, _)| start);
-        if patches > 0 {
-            self.write_patch_sections(&queued.check, values, patch_ids.map(start))?;
-        }
-        self.staging.upload(&codebooks, start(SectionId::Codebooks), &self.stream)?;
-        for coded in &queued.coded {
+        let header = write_chunk_header(ChunkKind::Coded, field.levels.clamped(dims, field.d), &steps, &entries);
+        self.put(&header, place.address)?;
+        Ok(Placed { size, header_crc: crc32fast::hash(&header), max_abs_error, patched: patches, specials: 0, raw: false })
+    }
+
+    /// Lays a chunk out and puts its sections there, without the host's help: it waits at the end only, for sizes and checksums. Nothing
+    /// is written where a level's slots were too small, or the chunk has no room or is no smaller than its values.
+    fn assemble<T: Value + DeviceValue>(
+        &mut self,
+        queued: &Queued<T, Self>,
+        codebooks: &[u8],
+        room: ChunkRoom,
+        values: &Buffer<T>,
+    ) -> Result<()> {
+        let Queued { check, coded, .. } = queued;
+        let found = check.starts.sum();
+        // In the order of the archive: patches, codebooks, lengths, payloads.
+        let [counts, offset, value] = patch_sizes::<T>(values.len() as u32, 1).map(|size| size as u64);
+        let mut parts = vec![Part::optional(found, counts, 0), Part::optional(found, 0, offset), Part::optional(found, 0, value)];
+        let books = parts.len();
+        parts.push(Part::known(codebooks.len() as u64));
+        parts.extend(coded.iter().map(|coded| Part::known(2 * coded.room.lengths.len() as u64)));
+        parts.extend(coded.iter().map(|coded| Part::counted(coded.room.starts.sum(), 1)));
+        let sections = parts.len();
+        parts.extend(coded.iter().map(|coded| Part::forbidden(coded.room.overflow.pointer())));
+
+        let (parts, contents) = (self.upload(&parts)?, self.upload(codebooks)?);
+        let checksums = Checksums { remainders: self.buffer(sections)?, spans: self.buffer(sections)? };
+        let size: Buffer<u64> = self.buffer(1)?;
+        coded.iter().try_for_each(|coded| coded.done.hold(&self.stream))?;
+        self.lay_out(&self.stream, room, &parts, (books, &contents), &checksums.spans, &size)?;
+        let laid_out = Event::new()?;
+        laid_out.record(&self.stream)?;
+        self.mail.receive(size.pointer().as_raw(), 8, SIZE, &self.stream)?;
+        let target = |index| Target::span(&checksums.spans, index);
+        self.write_patch_sections(check, values, [0, 1, 2].map(target))?;
+        for (nth, coded) in coded.iter().enumerate() {
             let Coded { index, room, .. } = coded;
-            self.copy(room.lengths.pointer().as_raw(), start(SectionId::Lengths(*index as u8)), 2 * room.lengths.len() as u64)?;
-            let payload = start(SectionId::Payload(*index as u8));
+            let (lengths, payload) = (target(books + 1 + nth), target(books + 1 + queued.coded.len() + nth));
             // Beside each other: the small ones take their time whatever their size.
             let stream = &self.side[index % SIDE_STREAMS];
-            self.move_segments_to(stream, &room.slots, room.slot_words, &room.lengths, &room.starts, payload)?;
+            laid_out.hold(stream)?;
+            self.place_segments(stream, &room.slots, room.slot_words, &room.lengths, &room.starts, payload, lengths)?;
         }
         self.join()?;
-        let levels = field.levels.clamped(dims, field.d);
-        let header_crc = self.write_header(ChunkKind::Coded, levels, &steps, &sections, place)?;
-        Ok(Placed { size, header_crc, max_abs_error, patched: patches, specials: 0, raw: false })
+        self.sum_up(&self.stream, &checksums, room.limit)?;
+        self.stream.synchronize().map_err(failed)
     }
 
     /// Writes a chunk's header once its sections (kind, address, bytes) are there; returns the header's checksum.
@@ -258,18 +312,26 @@ impl Cuda {
     }
 
     /// Queues the checksums of spans of bytes, beside what comes next; [`Cuda::checksums`] has them once all streams have come here.
-    pub(super) fn queue_checksums(&self, spans: &[(u64, u64)]) -> Result<Buffer<u32>> {
+    pub(super) fn queue_checksums(&self, spans: &[(u64, u64)]) -> Result<Checksums> {
         let stream = &self.side[CHECKSUM_STREAM];
-        let remainders: Buffer<u32> = self.buffer(spans.len())?;
+        let queued = Checksums { remainders: self.buffer(spans.len())?, spans: self.buffer(spans.len())? };
+        if spans.is_empty() {
+            return Ok(queued);
+        }
         let ready = Event::new()?;
         ready.record(&self.stream)?;
         ready.hold(stream)?;
-        remainders.clear(stream)?;
-        for (index, &(start, len)) in spans.iter().enumerate() {
-            self.checksum(stream, start, len, remainders.pointer().wrapping_offset(index as isize))?;
-        }
-        self.mail.receive_many(remainders.pointer().as_raw(), 4 * spans.len(), CHECKSUMS, stream)?;
-        Ok(remainders)
+        let listed: Vec<Span> = spans.iter().map(|&(address, len)| Span { address, len }).collect();
+        self.send(bytemuck::cast_slice(&listed), queued.spans.pointer().as_raw(), stream)?;
+        self.sum_up(stream, &queued, spans.iter().map(|&(_, len)| len).sum())?;
+        Ok(queued)
+    }
+
+    /// Queues the checksums of spans of about `bytes` bytes that the device knows, and their way to the host.
+    fn sum_up(&self, stream: &Stream, queued: &Checksums, bytes: u64) -> Result<()> {
+        queued.remainders.clear(stream)?;
+        self.checksum_spans(stream, queued.spans.len(), &queued.spans, bytes, &queued.remainders)?;
+        self.mail.receive_many(queued.remainders.pointer().as_raw(), 4 * queued.remainders.len(), CHECKSUMS, stream)
     }
 
     fn checksums(&self, spans: &[(u64, u64)]) -> Vec<u32> {
@@ -379,9 +441,7 @@ impl Cuda {
             values: address + patch_values.start,
             patches,
         };
-        let remainders = self.queue_checksums(spans)?;
-        self.reconstruct_into(&plan, &None, &books, &sources, &quantisers, (patches > 0).then_some(sections), values)?;
-        drop(remainders);
+        self.reconstruct_into(&plan, &None, &books, &sources, &quantisers, (patches > 0).then_some(sections), spans, values)?;
         self.compare_checksums(header, spans)
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::time::Instant;
 
 use bmgard_core::closed::TileShape;
 use bmgard_core::tile::Quantiser;
@@ -11,12 +12,12 @@ use cust::error::{CudaError, CudaResult};
 use cust::memory::{DeviceCopy, DevicePointer};
 use cust::module::Module;
 
-use super::archive::{PatchSections, Starts, groups, patch_blocks};
+use super::archive::{PatchSections, Starts, Target, groups, patch_blocks};
 use super::event::Event;
-use super::levels::{DeviceValue, LevelSymbols, Original, Stored, check_size, narrow, narrow_levels};
+use super::levels::{DeviceValue, LevelSymbols, Original, Stored, check_size, large_local_kernels, narrow, narrow_levels};
 use super::mail::{BAD, BAD_PATCHES, BROKEN, WORST};
 use super::memory::Buffer;
-use super::{Cuda, SIDE_STREAMS, failed, queue};
+use super::{Cuda, FINEST_STREAM, SIDE_STREAMS, failed, queue};
 use crate::archive::Chunk;
 use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, FieldStatistics, Stream, Verdict};
@@ -71,21 +72,30 @@ impl CodedLevel {
 const TILES: u32 = 3;
 /// Warps of a block of `kernels_gpu::coding` that counts.
 const COUNT_WARPS: u32 = 2;
+/// Threads of a block of `kernels_gpu::coding` that fills a table.
+const TABLE_BLOCK: u32 = 512;
 /// Counts of a level's three contexts.
 const BOOKS: usize = CLASSES * TOKENS;
 /// Symbols of -SMALL ..= SMALL - 1 have a table of codes of their own.
-const SMALL: i64 = 128;
+const SMALL: usize = 128;
 /// Bytes of shared memory that the warps of a block share to code with, and to decode with.
 const ENCODE_SHARED: u32 = 7152;
 const DECODE_SHARED: u32 = 24576 + 1024 + 784;
-/// Lets the kernels that decode have more shared memory than a block has unless it is asked for: less than 99 KiB, which all devices have.
-pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<()> {
-    for stored in [<f32 as DeviceValue>::STORED, <f64 as DeviceValue>::STORED].into_iter().flatten() {
-        for kind in ["", "tiles_"] {
-            set_most_shared(&module.get_function(format!("decode_{kind}{}", stored.name))?, decode_shared(stored) as i32)?;
-        }
+/// Lets kernels have more shared memory than a block has unless it is asked for: no more than 99 KiB, which all devices have, but for
+/// blocks that decode. Returns which of [`Stored::decode_threads`] those have.
+pub(super) fn allow_shared_memory(module: &Module) -> CudaResult<usize> {
+    let allow = |name: String, bytes: u32| set_most_shared(&module.get_function(name)?, bytes as i32);
+    large_local_kernels::<f32>().chain(large_local_kernels::<f64>()).try_for_each(|(name, bytes)| allow(name, bytes))?;
+    let decoders = |choice: usize| {
+        let stored = [<f32 as DeviceValue>::STORED, <f64 as DeviceValue>::STORED].into_iter().flatten();
+        let kernels = stored.flat_map(|stored| ["", "tiles_"].map(|kind| (format!("decode_{kind}{}", stored.name), stored)));
+        kernels.map(move |(name, stored)| (name, decode_shared(stored, stored.decode_threads[choice]))).collect::<Vec<_>>()
+    };
+    let allowed = |choice| decoders(choice).into_iter().try_for_each(|(name, bytes)| allow(name, bytes));
+    match allowed(0) {
+        Ok(()) => Ok(0),
+        Err(_) => allowed(1).map(|()| 1),
     }
-    Ok(())
 }
 
 /// Lets a kernel have so many bytes of shared memory at a launch.
@@ -96,8 +106,8 @@ pub(super) fn set_most_shared(function: &cust::function::Function<'_>, bytes: i3
 }
 
 /// Bytes of shared memory of a block that decodes.
-fn decode_shared(stored: Stored) -> u32 {
-    DECODE_SHARED + stored.decode_threads * (32 * stored.bytes as u32 + stored.bytes.max(4) as u32 + DECODE_RING)
+fn decode_shared(stored: Stored, threads: u32) -> u32 {
+    DECODE_SHARED + threads * (32 * stored.bytes as u32 + stored.bytes.max(4) as u32 + DECODE_RING)
 }
 
 /// Bytes of shared memory that every device gives a block.
@@ -134,7 +144,7 @@ pub(super) struct Room {
     pub(super) slot_words: u32,
     pub(super) lengths: Buffer<u16>,
     pub(super) starts: Starts,
-    overflow: Buffer<u32>,
+    pub(super) overflow: Buffer<u32>,
 }
 
 impl Room {
@@ -142,7 +152,7 @@ impl Room {
         let segments = level.segments();
         let slot_words = slot_words(level, stored.room[0]);
         Ok(Self {
-            codes: cuda.buffer(BOOKS + CLASSES * 2 * SMALL as usize)?,
+            codes: cuda.buffer(codes_len())?,
             slots: cuda.buffer(segments * slot_words as usize)?,
             slot_words,
             lengths: cuda.buffer(segments)?,
@@ -152,7 +162,13 @@ impl Room {
     }
 }
 
-fn slot_words(level: &Level, bits: u32) -> u32 {
+/// Codes of a level, by token and by small symbol.
+pub(super) fn codes_len() -> usize {
+    BOOKS + CLASSES * 2 * SMALL
+}
+
+/// Words of a slot for a segment whose symbols take so many bits.
+pub(super) fn slot_words(level: &Level, bits: u32) -> u32 {
     (level.segment as u32 * bits).div_ceil(32) + 1
 }
 
@@ -165,7 +181,7 @@ pub(crate) struct Coded {
     mask: DevicePointer<u32>,
     pub(super) room: Room,
     most_words: u32,
-    done: Event,
+    pub(super) done: Event,
 }
 
 /// What a check found, or will find.
@@ -173,7 +189,7 @@ pub(crate) struct Check {
     n: u32,
     flags: Buffer<u32>,
     counts: Buffer<u32>,
-    starts: Starts,
+    pub(super) starts: Starts,
     worst: Buffer<u64>,
     done: Event,
 }
@@ -202,6 +218,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         self.enter()?;
         let buffer: Buffer<T> = self.buffer(values.len())?;
         self.staging.upload(bytemuck::cast_slice(&values), buffer.pointer().as_raw(), &self.stream)?;
+        self.clock_start();
         Ok(buffer)
     }
 
@@ -221,34 +238,40 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
     ) -> Result<Symbols<T>> {
         self.enter()?;
         let narrow = narrow_levels(plan, quantisers, range);
-        let new = |(level, narrow)| LevelSymbols::new(self, level, narrow);
-        let levels = plan.levels.iter().zip(narrow).map(new).collect::<Result<Vec<_>>>()?;
-        let rooms = plan.levels.iter().zip(&levels).map(|(level, symbols)| Room::new(self, level, symbols.stored).map(Some));
-        let counts: Buffer<u32> = self.buffer(plan.levels.len() * BOOKS)?;
-        counts.clear(&self.stream)?;
         let mut symbols = Symbols {
-            rooms: RefCell::new(rooms.collect::<Result<_>>()?),
-            levels,
-            counts: Some(counts),
+            levels: Vec::with_capacity(plan.levels.len()),
+            rooms: RefCell::default(),
+            counts: None,
             counted: plan.levels.iter().map(|_| Event::new()).collect::<Result<_>>()?,
         };
         let mut coarse: Option<Buffer<T>> = None;
         for (index, (level, &quantiser)) in plan.levels.iter().zip(quantisers).enumerate() {
             let now = coarse.as_ref().unwrap_or(values);
-            let level_symbols = &mut symbols.levels[index];
-            coarse = match level.kind {
+            let mut level_symbols = LevelSymbols::new(self, level, narrow[index])?;
+            let left = match level.kind {
                 LevelKind::Local => {
-                    Some(self.decompose_local(level, plan.d, now, coding_mask(mask, index), quantiser, open_loop, level_symbols)?)
+                    Some(self.decompose_local(level, plan.d, now, coding_mask(mask, index), quantiser, open_loop, &level_symbols)?)
                 }
-                LevelKind::Global => Some(self.decompose_global(level, now, quantiser, open_loop, level_symbols)?),
+                LevelKind::Global => Some(self.decompose_global(level, now, quantiser, open_loop, &mut level_symbols)?),
                 LevelKind::Coarsest => {
-                    self.difference(level, now, quantiser, level_symbols)?;
+                    self.difference(level, now, quantiser, &level_symbols)?;
                     None
                 }
             };
             if level.kind != LevelKind::Global {
                 level_symbols.ready.record(&self.stream)?;
             }
+            symbols.levels.push(level_symbols);
+            if index == 0 {
+                // Once the device has something to do, and before any memory is given back.
+                let stored = |index: usize| T::STORED[usize::from(narrow[index])];
+                let rooms = plan.levels.iter().enumerate().map(|(index, level)| Room::new(self, level, stored(index)).map(Some));
+                symbols.rooms = RefCell::new(rooms.collect::<Result<_>>()?);
+                let counts: Buffer<u32> = self.buffer(plan.levels.len() * BOOKS)?;
+                counts.clear(&self.side[0])?;
+                symbols.counts = Some(counts);
+            }
+            coarse = left;
             self.count(CodedLevel::new(level, plan.d)?, coding_mask(mask, index), &symbols, index)?;
         }
         Ok(symbols)
@@ -274,7 +297,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         let room = room.ok_or_else(|| Error::Device("a level was coded before".into()))?;
         let (level, level_symbols) = (&plan.levels[index], &symbols.levels[index]);
         let stream = &self.side[encode_stream(index)];
-        room.codes.write(&codes(books), stream)?;
+        self.send(bytemuck::cast_slice(&codes(books)), room.codes.pointer().as_raw(), stream)?;
         level_symbols.ready.hold(stream)?;
         let coded = Coded {
             index,
@@ -369,12 +392,13 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
 
     fn verdict(&mut self, check: Check, values: &Buffer<T>) -> Result<Verdict> {
         self.enter()?;
+        self.clock_stop();
         let (patches, max_abs_error) = self.found(&check)?;
         let mut verdict = Verdict { max_abs_error, patches: Patches::default() };
         if patches > 0 {
             let sizes = patch_sizes::<T>(check.n, patches);
             let [counts, offsets, out]: [Buffer<u8>; 3] = [self.buffer(sizes[0])?, self.buffer(sizes[1])?, self.buffer(sizes[2])?];
-            self.write_patch_sections(&check, values, [&counts, &offsets, &out].map(|section| section.pointer().as_raw()))?;
+            self.write_patch_sections(&check, values, [&counts, &offsets, &out].map(|section| Target::at(section.pointer().as_raw())))?;
             let read = |section: &Buffer<u8>| section.read(section.len(), &self.stream);
             verdict.patches = Patches { counts: read(&counts)?, offsets: read(&offsets)?, values: read(&out)? };
         }
@@ -387,6 +411,40 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
 
     fn decode_tiles(&mut self, shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
         self.decode_closed(shape, dims, chunk, out)
+    }
+
+    fn fusion(
+        &mut self,
+        plan: &ChunkPlan,
+        values: &Buffer<T>,
+        quantisers: &[Quantiser<T>],
+        range: f64,
+        open_loop: bool,
+    ) -> Result<Vec<(&'static str, f64)>> {
+        self.enter()?;
+        let (level, quantiser) = (&plan.levels[0], quantisers[0]);
+        if plan.d != 3 || level.kind != LevelKind::Local {
+            return Ok(Vec::new());
+        }
+        let symbols = LevelSymbols::new(self, level, narrow_levels(plan, quantisers, range)[0])?;
+        let (coefficients, apart): (Buffer<T>, Buffer<T>) = (self.buffer(level.places)?, self.buffer(count(level.coarse) as usize)?);
+        let decoded: Buffer<T> = self.buffer(values.len())?;
+        let mut times = Vec::new();
+        let mut lap = |stage: &'static str, queue: &dyn Fn() -> Result<()>| -> Result<()> {
+            self.finish_all()?;
+            let start = Instant::now();
+            queue()?;
+            self.finish_all()?;
+            times.push((stage, start.elapsed().as_secs_f64()));
+            Ok(())
+        };
+        lap("local level, fused: decompose", &|| self.decompose_local(level, 3, values, None, quantiser, open_loop, &symbols).map(drop))?;
+        lap("apart: decompose", &|| self.decompose_local_apart(level, values, None, &coefficients, &apart))?;
+        lap("apart: quantise", &|| self.quantise_local(level, &coefficients, quantiser, open_loop, &symbols, &apart))?;
+        lap("local level, fused: recompose", &|| self.recompose_local(level, 3, &symbols, &apart, quantiser, &decoded))?;
+        lap("apart: dequantise", &|| self.dequantise_local(level, &symbols, quantiser, &coefficients))?;
+        lap("apart: recompose", &|| self.recompose_local_apart(level, &coefficients, &apart, &decoded))?;
+        Ok(times)
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -412,7 +470,7 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
         let inputs = self.load_streams(plan, streams)?;
         let sources: Vec<Source> = inputs.iter().map(Input::source).collect();
         let values: Buffer<T> = self.buffer(out.len())?;
-        self.reconstruct_into(plan, mask, books, &sources, quantisers, None, &values)?;
+        self.reconstruct_into(plan, mask, books, &sources, quantisers, None, &[], &values)?;
         self.store(values, out)
     }
 }
@@ -441,14 +499,21 @@ fn misfit() -> Error {
 
 /// The stream that a level is coded on: the finest is most of the work, the others follow each other.
 pub(super) fn encode_stream(index: usize) -> usize {
-    1 + usize::from(index > 0)
+    FINEST_STREAM + usize::from(index > 0)
+}
+
+/// The stream that a level is decoded on.
+fn decode_stream(index: usize) -> usize {
+    (FINEST_STREAM + index.min(SIDE_STREAMS - 1)) % SIDE_STREAMS
 }
 
 /// The stages' parts.
 impl Cuda {
     /// Waits for all streams.
     pub(crate) fn finish_all(&self) -> Result<()> {
-        self.side.iter().chain([&self.stream]).try_for_each(|stream| stream.synchronize().map_err(failed))
+        self.side.iter().chain([&self.stream]).try_for_each(|stream| stream.synchronize().map_err(failed))?;
+        self.mail.collected();
+        Ok(())
     }
 
     /// Queues counting a level's tokens, beside the main stream.
@@ -516,8 +581,8 @@ impl Cuda {
         Ok((self.mail.number(BROKEN), f64::from_bits(self.mail.number(WORST))))
     }
 
-    /// Queues the sections of the patches that a check found, to these addresses: counts, offsets, values.
-    pub(super) fn write_patch_sections<T: DeviceValue>(&self, check: &Check, values: &Buffer<T>, sections: [u64; 3]) -> Result<()> {
+    /// Queues the sections of the patches that a check found, to these places: counts, offsets, values.
+    pub(super) fn write_patch_sections<T: DeviceValue>(&self, check: &Check, values: &Buffer<T>, sections: [Target; 3]) -> Result<()> {
         let [counts, offsets, out] = sections;
         self.count_patches(&self.stream, check.n, &check.counts, counts)?;
         self.write_patches(&self.stream, &check.flags, values, &check.starts, offsets, out)
@@ -560,18 +625,18 @@ impl Cuda {
         ready.record(&self.stream)?;
         // The coarsest first: it is the first to be recomposed.
         for (index, level) in plan.levels.iter().enumerate().rev() {
-            let stream = &self.side[index.min(SIDE_STREAMS - 1)];
+            let stream = &self.side[decode_stream(index)];
             let (symbols, source) = (&levels[index], &sources[index]);
             let coded = CodedLevel::new(level, plan.d)?;
             ready.hold(stream)?;
             self.scan::<u16>(stream, source.lengths, &starts[index])?;
             self.mail.receive(starts[index].sum().as_raw(), 8, index, stream)?;
-            let threads = symbols.stored.decode_threads;
+            let threads = symbols.stored.decode_threads[self.loaded.decode_threads];
             queue!(
                 self,
                 stream,
                 format!("decode_{}{}", if coded.kind == TILES { "tiles_" } else { "" }, symbols.stored.name),
-                (coded.segments.div_ceil(threads), threads, decode_shared(symbols.stored)),
+                (coded.segments.div_ceil(threads), threads, decode_shared(symbols.stored, threads)),
                 (
                     coded,
                     source.payload,
@@ -601,7 +666,7 @@ impl Cuda {
         codes.resize(plan.levels.len() * BOOKS, 0);
         let (codes, count) = (self.upload(&codes)?, plan.levels.len() * CLASSES);
         let tables: Buffer<u16> = self.buffer(count << MAX_LENGTH)?;
-        queue!(self, "fill_tables", (16 * count as u32, 256, 0), (codes.pointer(), tables.pointer()))?;
+        queue!(self, "fill_tables", (count as u32, TABLE_BLOCK, 0), (codes.pointer(), tables.pointer()))?;
         Ok(tables)
     }
 
@@ -623,7 +688,7 @@ impl Cuda {
         }
     }
 
-    /// Decodes and recomposes a chunk, and puts its patches in.
+    /// Decodes and recomposes a chunk, and puts its patches in; the checksums of spans are there afterwards too.
     ///
     /// # Errors
     /// [`Error::Corrupt`] where bits are no codes, or lengths, payloads and patches contradict each other.
@@ -635,13 +700,19 @@ impl Cuda {
         sources: &[Source],
         quantisers: &[Quantiser<T>],
         patches: Option<PatchSections>,
+        checked: &[(u64, u64)],
         values: &Buffer<T>,
     ) -> Result<()> {
         let contradiction = || Error::Corrupt("the patches contradict each other".into());
         let starts = self.starts(patch_blocks(values.len() as u32))?;
         let bad: Buffer<u32> = self.buffer(1)?;
+        let mut remainders = None;
         for optimistic in [true, false] {
             let decoding = self.queue_decode(plan, mask, books, sources, optimistic)?;
+            if remainders.is_none() {
+                // Beside it: nothing waits for them but the end.
+                remainders = Some(self.queue_checksums(checked)?);
+            }
             self.recompose_into(plan, &decoding.symbols, quantisers, values)?;
             if let Some(sections) = patches {
                 bad.clear(&self.stream)?;
@@ -751,7 +822,7 @@ fn codes(books: &[Codebook]) -> Vec<u32> {
     };
     let tokens = (0..CLASSES).flat_map(|class| (0..TOKENS as u32).map(move |token| (class, token)));
     let tokens = tokens.map(|(class, token)| code(class, token)).map(|(code, length)| code | length << 24);
-    let small = (0..CLASSES).flat_map(|class| (-SMALL..SMALL).map(move |symbol| (class, symbol)));
+    let small = (0..CLASSES).flat_map(|class| (-(SMALL as i64)..SMALL as i64).map(move |symbol| (class, symbol)));
     let small = small.map(|(class, symbol)| {
         let (token, extra) = token(symbol);
         let (code, length) = code(class, token);

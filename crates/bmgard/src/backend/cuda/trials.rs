@@ -4,7 +4,7 @@ use bmgard_core::crc;
 use bytemuck::cast_slice;
 
 use super::Cuda;
-use super::archive::{PatchSections, Size, groups, patch_blocks};
+use super::archive::{PatchSections, Size, Span, Target, groups, patch_blocks};
 use super::levels::DeviceValue;
 use super::memory::Buffer;
 use super::staging::Staging;
@@ -49,7 +49,8 @@ impl Cuda {
         self.enter()?;
         let (bytes, raw): (_, Buffer<u32>) = (Framed::new(self, bytes, offset)?, self.buffer(1)?);
         raw.clear(&self.stream)?;
-        self.checksum(&self.stream, bytes.address(), bytes.len as u64, raw.pointer())?;
+        let span = Span { address: bytes.address(), len: bytes.len as u64 };
+        self.checksum_spans(&self.stream, 1, &self.upload(&[span])?, span.len, &raw)?;
         Ok(crc::finish(raw.read(1, &self.stream)?[0], bytes.len as u64))
     }
 
@@ -97,8 +98,8 @@ impl Cuda {
         let patches = sum[0] as usize;
         let out_counts = section(4 * patch_blocks(n) as usize, offset)?;
         let (out_offsets, out_values) = (section(2 * patches, offset + 1)?, section(size_of::<T>() * patches, offset + 2)?);
-        self.count_patches(&self.stream, n, &counts, out_counts.address())?;
-        self.write_patches(&self.stream, &flags, &values, &starts, out_offsets.address(), out_values.address())?;
+        self.count_patches(&self.stream, n, &counts, Target::at(out_counts.address()))?;
+        self.write_patches(&self.stream, &flags, &values, &starts, Target::at(out_offsets.address()), Target::at(out_values.address()))?;
         Ok([out_counts.read(self)?, out_offsets.read(self)?, out_values.read(self)?])
     }
 
