@@ -244,6 +244,11 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
             counts: None,
             counted: plan.levels.iter().map(|_| Event::new()).collect::<Result<_>>()?,
         };
+        // The memory to code in is taken once the device has something to do, but before any is given back, which a global level does.
+        let early = plan.levels[0].kind != LevelKind::Local;
+        if early {
+            self.make_rooms(plan, &narrow, &mut symbols)?;
+        }
         let mut coarse: Option<Buffer<T>> = None;
         for (index, (level, &quantiser)) in plan.levels.iter().zip(quantisers).enumerate() {
             let now = coarse.as_ref().unwrap_or(values);
@@ -262,14 +267,8 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
                 level_symbols.ready.record(&self.stream)?;
             }
             symbols.levels.push(level_symbols);
-            if index == 0 {
-                // Once the device has something to do, and before any memory is given back.
-                let stored = |index: usize| T::STORED[usize::from(narrow[index])];
-                let rooms = plan.levels.iter().enumerate().map(|(index, level)| Room::new(self, level, stored(index)).map(Some));
-                symbols.rooms = RefCell::new(rooms.collect::<Result<_>>()?);
-                let counts: Buffer<u32> = self.buffer(plan.levels.len() * BOOKS)?;
-                counts.clear(&self.side[0])?;
-                symbols.counts = Some(counts);
+            if index == 0 && !early {
+                self.make_rooms(plan, &narrow, &mut symbols)?;
             }
             coarse = left;
             self.count(CodedLevel::new(level, plan.d)?, coding_mask(mask, index), &symbols, index)?;
@@ -513,6 +512,16 @@ impl Cuda {
     pub(crate) fn finish_all(&self) -> Result<()> {
         self.side.iter().chain([&self.stream]).try_for_each(|stream| stream.synchronize().map_err(failed))?;
         self.mail.collected();
+        Ok(())
+    }
+
+    /// Takes the memory to code all levels in.
+    fn make_rooms<T: DeviceValue>(&self, plan: &ChunkPlan, narrow: &[bool], symbols: &mut Symbols<T>) -> Result<()> {
+        let room = |(level, &narrow)| Room::new(self, level, T::STORED[usize::from(narrow)]).map(Some);
+        symbols.rooms = RefCell::new(plan.levels.iter().zip(narrow).map(room).collect::<Result<_>>()?);
+        let counts: Buffer<u32> = self.buffer(plan.levels.len() * BOOKS)?;
+        counts.clear(&self.side[0])?;
+        symbols.counts = Some(counts);
         Ok(())
     }
 
