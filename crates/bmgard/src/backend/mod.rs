@@ -12,6 +12,7 @@ use bmgard_core::tile::Quantiser;
 use crate::archive::Chunk;
 use crate::closed;
 use crate::huffman::{Codebook, Histogram};
+use crate::packed;
 use crate::patch::Patches;
 use crate::plan::{CLASSES, ChunkPlan, Dims};
 use crate::special::Mask;
@@ -166,6 +167,16 @@ pub(crate) trait Backend<T: Value> {
     /// Decodes such a chunk, whose sections have the right sizes, special values included.
     fn decode_tiles(&mut self, shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
         closed::decode_chunk(shape, dims, chunk, out)
+    }
+
+    /// Codes a chunk in packed tiles: on the CPU, whatever the backend.
+    fn code_packed(&mut self, task: &packed::Task<'_, T>) -> Result<closed::CodedChunk> {
+        Ok(packed::code_chunk(task))
+    }
+
+    /// Decodes such a chunk of a field of `d` dimensions, whose sections have the right sizes, special values included.
+    fn decode_packed(&mut self, dims: Dims, d: usize, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
+        packed::decode_chunk(dims, d, chunk, out)
     }
 
     /// Waits for all that was queued.

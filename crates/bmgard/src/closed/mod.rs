@@ -4,7 +4,7 @@
 mod anchors;
 mod decode;
 mod encode;
-mod mask;
+pub(crate) mod mask;
 pub(crate) mod plan;
 mod rows;
 mod steps;
@@ -25,6 +25,7 @@ pub(crate) use self::encode::{FINE_LEVELS, sample};
 use self::plan::{Plan, Strip};
 #[cfg(feature = "cuda")]
 pub(crate) use self::steps::stride;
+pub(crate) use self::steps::widest;
 use self::tile::Coder;
 use crate::archive::{Chunk, ChunkHeader, ChunkKind, SectionId};
 use crate::backend::cpu::shared::Shared;
