@@ -421,7 +421,9 @@ fn lengths_and_counts_that_lie_are_refused() {
             for lie in [0, 100, 1 << 28, u32::MAX] {
                 sample.refuses("number of sections", |parts| parts.chunks[index].claimed_sections = Some(lie));
             }
-            for lie in [1, 200, 255] {
+            // One step is what packed tiles have.
+            let steps = Parts::parse(&sample.archive).chunks[index].steps.len();
+            for lie in [1, 200, 255].into_iter().filter(|&lie| usize::from(lie) != steps) {
                 sample.refuses("number of steps", |parts| parts.chunks[index].claimed_steps = Some(lie));
             }
             sample.refuses("bytes after the sections", |parts| parts.chunks[index].trailing = vec![0; 3]);
