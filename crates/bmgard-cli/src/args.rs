@@ -388,7 +388,7 @@ pub enum ModeArg {
     Fast,
     /// Interpolation with predictors chosen per tile, rANS (not available yet)
     Ratio,
-    /// Interpolation, fixed-width codes (not available yet)
+    /// Interpolation in small tiles, fixed-width codes: the fastest
     Turbo,
     /// The BlockMGARD paper's: L2 projection, Huffman codes
     Paper,
@@ -399,10 +399,8 @@ impl ModeArg {
         match self {
             Self::Paper => Ok(Mode::Paper),
             Self::Fast => Ok(Mode::Fast),
-            Self::Ratio | Self::Turbo => {
-                let name = format!("{self:?}").to_lowercase();
-                Err(Failure::new(Kind::Usage, format!("--mode {name} is not available yet; --mode paper and --mode fast are")))
-            }
+            Self::Turbo => Ok(Mode::Turbo),
+            Self::Ratio => Err(Failure::new(Kind::Usage, "--mode ratio is not available yet; --mode paper, fast and turbo are")),
         }
     }
 }

@@ -11,6 +11,7 @@ extern crate std;
 pub mod axis;
 pub mod closed;
 pub mod crc;
+pub mod packed;
 mod real;
 pub mod tile;
 pub mod token;

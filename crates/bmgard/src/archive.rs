@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use bmgard_core::closed::TileShape;
+use bmgard_core::packed::PackedShape;
 
 use crate::closed;
 use crate::huffman::Codebook;
+use crate::packed;
 use crate::plan::{ChunkGrid, ChunkPlan, Dims, Levels, MAX_LEVELS, count, dimensions};
 use crate::{DType, Error, ErrorBound, ErrorBudget, Result, Shape};
 
@@ -78,11 +80,14 @@ pub(crate) struct Header {
     pub(crate) levels: Levels,
     /// The tiles of the interpolation basis; `None` for the projection basis.
     pub(crate) tile: Option<TileShape>,
+    /// Whether the basis is interpolation in packed tiles; `tile` is `None` then.
+    pub(crate) packed: bool,
 }
 
 /// Codes of the basis and the coder, which go together; others come with other bases and coders.
 const PROJECTION_HUFFMAN: [u8; 2] = [1, 1];
 const INTERPOLATION_RICE: [u8; 2] = [2, 2];
+const INTERPOLATION_BITPACK: [u8; 2] = [2, 3];
 
 impl Header {
     pub(crate) fn write(&self) -> Vec<u8> {
@@ -97,7 +102,11 @@ impl Header {
             ErrorBudget::Rigorous => 2,
             ErrorBudget::Mgard => 3,
         };
-        let ([basis, coder], budget) = if self.tile.is_some() { (INTERPOLATION_RICE, 0) } else { (PROJECTION_HUFFMAN, budget) };
+        let ([basis, coder], budget) = match self.tile {
+            Some(_) => (INTERPOLATION_RICE, 0),
+            None if self.packed => (INTERPOLATION_BITPACK, 0),
+            None => (PROJECTION_HUFFMAN, budget),
+        };
         let dtype = match self.dtype {
             DType::F32 => 1,
             DType::F64 => 2,
@@ -113,7 +122,8 @@ impl Header {
         for n in self.grid.chunk {
             body.extend(n.to_le_bytes());
         }
-        let [z, y, x] = self.tile.map_or([0; 3], TileShape::log2);
+        let packed = if self.packed { self.packed_shape().log2() } else { [0; 3] };
+        let [z, y, x] = self.tile.map_or(packed, TileShape::log2);
         body.extend([self.levels.local as u8, self.levels.global as u8, z, y, x, 0, 0, 0]);
         let mut out = Vec::from(MAGIC);
         out.extend(VERSION.to_le_bytes());
@@ -122,6 +132,11 @@ impl Header {
         out.extend(body);
         out.extend(crc32fast::hash(&out).to_le_bytes());
         out
+    }
+
+    /// The tiles of an archive of packed ones.
+    pub(crate) fn packed_shape(&self) -> PackedShape {
+        PackedShape::for_dimensions(dimensions(self.grid.dims))
     }
 
     /// Reads a header off the front of an archive; also returns its length in bytes.
@@ -151,9 +166,10 @@ impl Header {
         };
         let dims = body.u8("the header")?;
         let kind = body.u8("the header")?;
-        let tiled = match [body.u8("the header")?, body.u8("the header")?] {
-            PROJECTION_HUFFMAN => false,
-            INTERPOLATION_RICE => true,
+        let (tiled, packed) = match [body.u8("the header")?, body.u8("the header")?] {
+            PROJECTION_HUFFMAN => (false, false),
+            INTERPOLATION_RICE => (true, false),
+            INTERPOLATION_BITPACK => (true, true),
             _ => return Err(bad("basis or coder")),
         };
         let error_budget = match (tiled, body.u8("the header")?) {
@@ -191,8 +207,13 @@ impl Header {
         }
         let levels = Levels { local: u32::from(body.u8("the header")?), global: u32::from(body.u8("the header")?) };
         let log2 = [body.u8("the header")?, body.u8("the header")?, body.u8("the header")?];
-        let tile = TileShape::from_log2(log2).filter(|_| tiled);
-        if tile.is_none() && (tiled || log2 != [0; 3]) || tiled && (levels != Levels { local: 0, global: 0 }) {
+        let tile = TileShape::from_log2(log2).filter(|_| tiled && !packed);
+        let expected = match (tiled, packed) {
+            (_, true) => PackedShape::for_dimensions(dimensions(effective)).log2(),
+            (true, false) => tile.map_or([u8::MAX; 3], TileShape::log2),
+            (false, false) => [0; 3],
+        };
+        if log2 != expected || tiled && (levels != Levels { local: 0, global: 0 }) {
             return Err(bad("tile or number of levels"));
         }
         if body.bytes(3, "the header")? != [0; 3] || !body.0.is_empty() || levels.local + levels.global > 2 * MAX_LEVELS {
@@ -200,7 +221,7 @@ impl Header {
         }
         let fill = (flags == 1).then_some(fill);
         let grid = ChunkGrid { dims: effective, chunk };
-        Ok((Self { dtype, shape, error_bound, abs_bound, error_budget, fill, grid, levels, tile }, end + 4))
+        Ok((Self { dtype, shape, error_bound, abs_bound, error_budget, fill, grid, levels, tile, packed }, end + 4))
     }
 }
 
@@ -221,6 +242,9 @@ pub(crate) enum SectionId {
     Anchors,
     TileLengths,
     Tiles,
+    PackedTiles,
+    PackedLengths,
+    PackedAnchors,
     /// Segment lengths of a level, finest first.
     Lengths(u8),
     /// The coded symbols of a level.
@@ -243,6 +267,9 @@ impl SectionId {
             Self::Anchors => 11,
             Self::TileLengths => 12,
             Self::Tiles => 13,
+            Self::PackedTiles => 14,
+            Self::PackedLengths => 15,
+            Self::PackedAnchors => 16,
             Self::Lengths(level) => 0x100 + u32::from(level),
             Self::Payload(level) => 0x200 + u32::from(level),
         }
@@ -264,6 +291,9 @@ impl SectionId {
             11 => Self::Anchors,
             12 => Self::TileLengths,
             13 => Self::Tiles,
+            14 => Self::PackedTiles,
+            15 => Self::PackedLengths,
+            16 => Self::PackedAnchors,
             0x100..=0x1FF => Self::Lengths(level),
             0x200..=0x2FF => Self::Payload(level),
             _ => return None,
@@ -286,6 +316,9 @@ impl SectionId {
             Self::Anchors => "anchors".into(),
             Self::TileLengths => "tiles: lengths".into(),
             Self::Tiles => "tiles".into(),
+            Self::PackedTiles => "packed tiles".into(),
+            Self::PackedLengths => "packed tiles: lengths".into(),
+            Self::PackedAnchors => "packed tiles: anchors".into(),
             Self::Lengths(level) => format!("level {level}: segment lengths"),
             Self::Payload(level) => format!("level {level}: payload"),
         }
@@ -303,6 +336,8 @@ pub(crate) enum ChunkKind {
     Constant,
     /// Closed tiles.
     Closed,
+    /// Packed tiles.
+    Packed,
 }
 
 /// A chunk: its header's fields and its sections.
@@ -338,7 +373,7 @@ impl<'a> Chunk<'a> {
     /// # Errors
     /// [`Error::Corrupt`] where a section's checksum is wrong.
     pub(crate) fn new(bytes: &'a [u8], header: ChunkHeader) -> Result<Self> {
-        let ChunkHeader { kind, levels, steps, sections, tile } = header;
+        let ChunkHeader { kind, levels, steps, sections, tile, .. } = header;
         let sections = sections.into_iter().map(|Section { id, crc, start, len }| {
             let section = &bytes[start as usize..][..len as usize];
             check(crc, section, &id.name())?;
@@ -376,6 +411,7 @@ pub(crate) fn write_chunk_header(kind: ChunkKind, levels: Levels, steps: &[u64],
         ChunkKind::Raw => 2,
         ChunkKind::Constant => 3,
         ChunkKind::Closed => 4,
+        ChunkKind::Packed => 5,
     };
     let mut out = vec![kind, levels.local as u8, levels.global as u8, steps.len() as u8];
     out.extend((sections.len() as u32).to_le_bytes());
@@ -408,6 +444,8 @@ pub(crate) struct ChunkHeader {
     pub(crate) sections: Vec<Section>,
     /// The archive's tiles, where it has the interpolation basis.
     pub(crate) tile: Option<TileShape>,
+    /// Whether the archive has packed tiles.
+    pub(crate) packed: bool,
 }
 
 impl ChunkHeader {
@@ -416,8 +454,8 @@ impl ChunkHeader {
     pub(crate) const MOST_BYTES: u64 = (CHUNK_PREFIX + 8 * u8::MAX as usize + SECTION_ENTRY * (8 + 2 * 256)) as u64;
 
     /// Reads the header of a chunk of `len` bytes, which starts with `bytes`, and checks its checksum. Those of the sections are for the
-    /// caller to check. `tile` are the archive's tiles.
-    pub(crate) fn read(bytes: &[u8], len: u64, header_crc: u32, tile: Option<TileShape>) -> Result<Self> {
+    /// caller to check. `archive` is the archive's header.
+    pub(crate) fn read(bytes: &[u8], len: u64, header_crc: u32, archive: &Header) -> Result<Self> {
         let mut fields = Fields(bytes);
         let what = "a chunk's header";
         let kind = match fields.u8(what)? {
@@ -425,6 +463,7 @@ impl ChunkHeader {
             2 => ChunkKind::Raw,
             3 => ChunkKind::Constant,
             4 => ChunkKind::Closed,
+            5 => ChunkKind::Packed,
             _ => return Err(Error::Corrupt("a chunk of an unknown kind".into())),
         };
         let levels = Levels { local: u32::from(fields.u8(what)?), global: u32::from(fields.u8(what)?) };
@@ -450,7 +489,7 @@ impl ChunkHeader {
         if at < len {
             return Err(Error::Corrupt("a chunk is longer than its sections".into()));
         }
-        Ok(Self { kind, levels, steps, sections, tile })
+        Ok(Self { kind, levels, steps, sections, tile: archive.tile, packed: archive.packed })
     }
 
     /// The section of a kind, if the chunk has it.
@@ -464,8 +503,9 @@ impl ChunkHeader {
         let corrupt = |what: &str| Err(Error::Corrupt(what.into()));
         let coded = self.kind == ChunkKind::Coded;
         if match self.kind {
-            ChunkKind::Coded => self.tile.is_some(),
+            ChunkKind::Coded => self.tile.is_some() || self.packed,
             ChunkKind::Closed => self.tile.is_none(),
+            ChunkKind::Packed => !self.packed,
             ChunkKind::Raw | ChunkKind::Constant => false,
         } {
             return corrupt("a chunk has another basis than its archive");
@@ -473,7 +513,7 @@ impl ChunkHeader {
         let levels = if coded { self.levels.clamped(dims, d) } else { Levels { local: 0, global: 0 } };
         let steps = match self.kind {
             ChunkKind::Coded => levels.total() + 1,
-            ChunkKind::Closed => self.steps.len(),
+            ChunkKind::Closed | ChunkKind::Packed => self.steps.len(),
             ChunkKind::Raw | ChunkKind::Constant => 0,
         };
         if self.levels != levels || self.steps.len() != steps {
@@ -486,6 +526,9 @@ impl ChunkHeader {
             (ChunkKind::Closed, SectionId::MaskValues | SectionId::MaskFlags | SectionId::Predictors) => true,
             (ChunkKind::Closed, SectionId::Anchors | SectionId::TileLengths | SectionId::Tiles) => true,
             (ChunkKind::Closed, _) => false,
+            (ChunkKind::Packed, SectionId::MaskValues | SectionId::MaskFlags) => true,
+            (ChunkKind::Packed, SectionId::PackedTiles | SectionId::PackedLengths | SectionId::PackedAnchors) => true,
+            (ChunkKind::Packed, _) => false,
             (_, SectionId::MaskRuns | SectionId::MaskValues) => true,
             (ChunkKind::Coded, SectionId::PatchCounts | SectionId::PatchOffsets | SectionId::PatchValues | SectionId::Codebooks) => true,
             (ChunkKind::Coded, SectionId::Lengths(level) | SectionId::Payload(level)) => usize::from(level) <= levels.total(),
@@ -495,7 +538,7 @@ impl ChunkHeader {
             return corrupt("a chunk has a section that does not belong to its kind");
         }
         let both = |a, b| (size(a) == 0) == (size(b) == 0);
-        let flags = if self.kind == ChunkKind::Closed { SectionId::MaskFlags } else { SectionId::MaskRuns };
+        let flags = if matches!(self.kind, ChunkKind::Closed | ChunkKind::Packed) { SectionId::MaskFlags } else { SectionId::MaskRuns };
         if !both(flags, SectionId::MaskValues) || !both(SectionId::PatchCounts, SectionId::PatchOffsets) {
             return corrupt("a chunk lacks a section");
         }
@@ -503,6 +546,7 @@ impl ChunkHeader {
             ChunkKind::Raw => size(SectionId::Raw) == count(dims) * value_size as u64,
             ChunkKind::Constant => size(SectionId::Constant) == value_size as u64,
             ChunkKind::Closed => self.tile.is_some_and(|tile| closed::sizes_fit(tile, dims, self)),
+            ChunkKind::Packed => packed::sizes_fit(dims, d, value_size, self),
             ChunkKind::Coded => {
                 let plan = ChunkPlan::new(dims, d, levels);
                 (0..).zip(&plan.levels).all(|(index, level)| size(SectionId::Lengths(index)) == 2 * level.segments() as u64)
@@ -615,7 +659,7 @@ impl<'a> Archive<'a> {
     fn cut(&self, index: usize) -> Result<(&'a [u8], ChunkHeader)> {
         let Entry { offset, len, crc } = self.chunks[index];
         let bytes = &self.bytes[offset as usize..][..len as usize];
-        let header = ChunkHeader::read(bytes, len, crc, self.header.tile)?;
+        let header = ChunkHeader::read(bytes, len, crc, &self.header)?;
         let grid = &self.header.grid;
         let (_, dims) = grid.chunk_box(index as u64);
         header.check_sizes(dims, dimensions(grid.dims), self.header.dtype.size())?;

@@ -31,7 +31,7 @@ pub struct Summary {
     pub compressed_bytes: u64,
     /// The bound that every value keeps.
     pub abs_bound: f64,
-    /// The largest |x - x'| over the valid values.
+    /// The largest |x - x'| over the valid values; mode turbo rounds it to the type of the values.
     pub max_abs_error: f64,
     /// All values.
     pub values: u64,
@@ -89,7 +89,10 @@ impl Compressor {
             Mode::Fast if config.local_levels.is_some() || config.global_levels.is_some() => {
                 return Err(Error::InvalidConfig("mode fast has no choice of levels".into()));
             }
-            Mode::Paper | Mode::Fast => {}
+            Mode::Turbo if config.tile.is_some() || config.local_levels.is_some() || config.global_levels.is_some() => {
+                return Err(Error::InvalidConfig("mode turbo has no choice of tiles or levels".into()));
+            }
+            Mode::Paper | Mode::Fast | Mode::Turbo => {}
         }
         Ok(Self { engine: Engine::open(config.backend)?, config })
     }
@@ -220,8 +223,10 @@ pub(crate) fn prepare<T: Value>(
 ) -> Result<(FieldPlan<T>, Header)> {
     let (dims, d) = shape.effective();
     let tile = (config.mode == Mode::Fast).then(|| config.tile.unwrap_or(Tile::default_for(d)));
+    let packed = config.mode == Mode::Turbo;
     let grid = ChunkGrid::new(dims, config.max_chunk_bytes / size_of::<T>() as u64, tile.map_or([1; 3], Tile::sides));
     let levels = match tile {
+        _ if packed => Levels { local: 0, global: 0 },
         Some(_) => Levels { local: 0, global: 0 },
         None => Levels::choose(grid.chunk_box(0).1, d, config.local_levels, config.global_levels)?,
     };
@@ -230,7 +235,7 @@ pub(crate) fn prepare<T: Value>(
     let statistics = statistics(fill)?;
     let min_max = statistics.min_max.map(|(min, max)| (min.to_f64(), max.to_f64()));
     let bound = config.error_bound.resolve(min_max);
-    let field = FieldPlan { d, levels, bound, budget: config.error_budget, fill, statistics, tile };
+    let field = FieldPlan { d, levels, bound, budget: config.error_budget, fill, statistics, tile, packed };
     let header = Header {
         dtype: T::DTYPE,
         shape: shape.clone(),
@@ -241,6 +246,7 @@ pub(crate) fn prepare<T: Value>(
         grid,
         levels,
         tile,
+        packed,
     };
     Ok((field, header))
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::archive::{Archive, ChunkKind, SectionId, VERSION};
 use crate::closed;
+use crate::packed;
 use crate::plan::count;
 use crate::{DType, ErrorBound, ErrorBudget, Mode, Result, Tile};
 
@@ -24,11 +25,11 @@ pub struct ArchiveInfo {
     pub mode: Mode,
     /// The basis: `projection` or `interpolation`.
     pub basis: &'static str,
-    /// The coder: `huffman` or `rice`.
+    /// The coder: `huffman`, `rice` or `bitpack`.
     pub coder: &'static str,
     /// How the bound was spread over the levels of the projection basis.
     pub error_budget: Option<ErrorBudget>,
-    /// The tiles of the interpolation basis.
+    /// The closed tiles of mode `fast`. (Those of mode `turbo` follow from the shape.)
     pub tile: Option<Tile>,
     /// Local levels of a chunk of full size.
     pub local_levels: u32,
@@ -53,7 +54,7 @@ pub struct ChunkInfo {
     pub offset: u64,
     /// Its shape, slowest dimension first.
     pub shape: Vec<u64>,
-    /// `coded`, `raw`, `constant` or `closed` (in closed tiles).
+    /// `coded`, `raw`, `constant`, `closed` (in closed tiles) or `packed` (in packed tiles).
     pub kind: &'static str,
     /// Its bytes.
     pub bytes: u64,
@@ -63,11 +64,11 @@ pub struct ChunkInfo {
     pub global_levels: u32,
     /// The quantisation steps of a coded chunk, finest level first, the coarsest array or the anchors last.
     pub steps: Vec<f64>,
-    /// Values stored exactly because they would break the bound: patches of the projection basis, escapes of closed tiles.
+    /// Values stored exactly because they would break the bound: patches of the projection basis, escapes of tiles.
     pub patched_values: u64,
-    /// NaN, infinities and fill values of a chunk of closed tiles.
+    /// NaN, infinities and fill values of a chunk of closed or packed tiles.
     pub masked_values: u64,
-    /// Closed tiles whose symbols are all 0, and those stored as they are.
+    /// Closed or packed tiles whose symbols are all 0, and those stored as they are.
     pub zero_tiles: u64,
     /// See [`ChunkInfo::zero_tiles`].
     pub raw_tiles: u64,
@@ -115,6 +116,10 @@ pub fn inspect(archive: &[u8]) -> Result<ArchiveInfo> {
         let (_, dims) = header.grid.chunk_box(index as u64);
         let tiles = match (chunk.kind, header.tile) {
             (ChunkKind::Closed, Some(tile)) => closed::survey(tile, dims, header.dtype, &chunk)?,
+            (ChunkKind::Packed, _) => {
+                let packed::Survey { escapes, masked, zero, raw } = packed::survey(dims, d, header.dtype, &chunk)?;
+                closed::Survey { escapes, masked, zero, raw, classes: Vec::new() }
+            }
             _ => closed::Survey::default(),
         };
         chunks.push(ChunkInfo {
@@ -125,6 +130,7 @@ pub fn inspect(archive: &[u8]) -> Result<ArchiveInfo> {
                 ChunkKind::Raw => "raw",
                 ChunkKind::Constant => "constant",
                 ChunkKind::Closed => "closed",
+                ChunkKind::Packed => "packed",
             },
             bytes: chunk.size(),
             local_levels: chunk.levels.local,
@@ -138,16 +144,25 @@ pub fn inspect(archive: &[u8]) -> Result<ArchiveInfo> {
             sections: chunk.sections.iter().map(|(id, bytes)| SectionInfo { name: id.name(), bytes: bytes.len() as u64 }).collect(),
         });
     }
+    let mode = match header.tile {
+        _ if header.packed => Mode::Turbo,
+        Some(_) => Mode::Fast,
+        None => Mode::Paper,
+    };
     Ok(ArchiveInfo {
         format_version: VERSION,
         dtype: header.dtype,
         shape: header.shape.dims().to_vec(),
         error_bound: header.error_bound,
         abs_bound: header.abs_bound,
-        mode: if header.tile.is_some() { Mode::Fast } else { Mode::Paper },
-        basis: if header.tile.is_some() { "interpolation" } else { "projection" },
-        coder: if header.tile.is_some() { "rice" } else { "huffman" },
-        error_budget: header.tile.is_none().then_some(header.error_budget),
+        mode,
+        basis: if mode == Mode::Paper { "projection" } else { "interpolation" },
+        coder: match mode {
+            Mode::Paper => "huffman",
+            Mode::Fast => "rice",
+            Mode::Turbo => "bitpack",
+        },
+        error_budget: (mode == Mode::Paper).then_some(header.error_budget),
         tile: header.tile.map(Tile),
         local_levels: header.levels.local,
         global_levels: header.levels.global,

@@ -35,6 +35,7 @@ mod fill;
 mod huffman;
 mod info;
 mod metrics;
+mod packed;
 mod patch;
 mod pipeline;
 mod plan;

@@ -10,6 +10,7 @@ use crate::backend::{Backend, FieldStatistics, Verdict};
 use crate::budget;
 use crate::closed::Task;
 use crate::huffman::{Codebook, Histogram};
+use crate::packed;
 use crate::patch::Patches;
 use crate::plan::{CLASSES, ChunkPlan, Dims, Level, Levels};
 use crate::special::Specials;
@@ -25,6 +26,8 @@ pub(crate) struct FieldPlan<T> {
     pub(crate) statistics: FieldStatistics<T>,
     /// The tiles of the interpolation basis; `None` for the projection basis.
     pub(crate) tile: Option<TileShape>,
+    /// Whether chunks are coded in packed tiles.
+    pub(crate) packed: bool,
 }
 
 impl<T: Value> FieldPlan<T> {
@@ -66,6 +69,14 @@ pub(crate) fn compress_chunk<'a, T: Value, B: Backend<T>>(
     let compressed = match constant(values, specials.as_ref()) {
         Some(chunk) => Some((chunk, 0.0, 0)),
         None if field.bound <= 0.0 => None,
+        None if field.packed => Some(backend.code_packed(&packed::Task {
+            d: field.d,
+            dims,
+            values,
+            specials: specials.as_ref(),
+            bound: field.bound,
+            forbidden: forbidden(field),
+        })?),
         None => Some(match field.tile {
             Some(shape) => backend.code_tiles(&Task {
                 shape,
@@ -254,12 +265,15 @@ pub(crate) fn decompress_chunk<T: Value, B: Backend<T>>(
     if let (ChunkKind::Closed, Some(tile)) = (chunk.kind, chunk.tile) {
         return backend.decode_tiles(tile, dims, chunk, out);
     }
+    if chunk.kind == ChunkKind::Packed {
+        return backend.decode_packed(dims, d, chunk, out);
+    }
     let (runs, special_values) = (chunk.section(SectionId::MaskRuns), chunk.section(SectionId::MaskValues));
     let specials = if special_values.is_empty() { None } else { Some(Specials::<T>::read(out.len(), runs, special_values)?) };
     match chunk.kind {
         ChunkKind::Raw => bytemuck::cast_slice_mut(out).copy_from_slice(chunk.section(SectionId::Raw)),
         ChunkKind::Constant => out.fill(bytemuck::pod_read_unaligned(chunk.section(SectionId::Constant))),
-        ChunkKind::Coded | ChunkKind::Closed => decode_chunk(backend, dims, d, chunk, specials.as_ref(), out)?,
+        ChunkKind::Coded | ChunkKind::Closed | ChunkKind::Packed => decode_chunk(backend, dims, d, chunk, specials.as_ref(), out)?,
     }
     if let Some(specials) = specials {
         specials.restore(out);

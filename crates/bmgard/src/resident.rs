@@ -193,7 +193,7 @@ impl Compressor {
                     &fetched
                 }
             };
-            let chunk_header = ChunkHeader::read(bytes, entry.len, entry.crc, header.tile)?;
+            let chunk_header = ChunkHeader::read(bytes, entry.len, entry.crc, &header)?;
             chunk_header.check_sizes(dims, d, size_of::<T>())?;
             let chunk = ChunkValues::<T>::new(cuda, raw(values), &header.grid, origin, dims)?;
             cuda.restore_chunk(dims, d, chunk_header, bytes, start + entry.offset, &chunk.values)?;

@@ -16,8 +16,8 @@ use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, Mode, Result,
 use support::bits;
 use support::fields::{Field, Number, random};
 use support::format::{
-    ANCHORS, CODEBOOKS, CONSTANT, LENGTHS, MASK, MASK_FLAGS, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, PREDICTORS,
-    Parts, RAW, SIGNATURE, Section, TILE_LENGTHS, TILES, repair,
+    ANCHORS, CODEBOOKS, CONSTANT, LENGTHS, MASK, MASK_FLAGS, MASK_VALUES, PACKED_ANCHORS, PACKED_LENGTHS, PACKED_TILES, PATCH_COUNTS,
+    PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, PREDICTORS, Parts, RAW, SIGNATURE, Section, TILE_LENGTHS, TILES, repair,
 };
 
 /// A good archive, and what it decodes to.
@@ -109,8 +109,32 @@ fn tiles_line_f32() -> Sample {
     Sample::new::<f32>("closed tiles f32, 1-D", &[9001], &Field::Rough(0.1), config)
 }
 
-fn samples() -> [Sample; 9] {
-    [waves_f32(), patched_f64(), line_f32(), raw_f32(), constant_f64(), chunks_f32(), tiles_f32(), tiles_f64(), tiles_line_f32()]
+fn packed_f32() -> Sample {
+    let config = Config { mode: Mode::Turbo, ..Config::new(ErrorBound::Absolute(1e-2)) };
+    Sample::new::<f32>("packed tiles f32", &[9, 11, 37], &Field::Rough(0.1), config)
+}
+
+fn packed_f64() -> Sample {
+    let planted = vec![(0, Number::Of(1e30)), (37, Number::Of(-1e30)), (200, Number::Nan)];
+    let patched = Field::Planted(Box::new(Field::Continents(Number::Of(-9999.0))), planted);
+    let field = Field::Slabs(vec![patched, Field::AnyScale]);
+    let config = Config { mode: Mode::Turbo, fill: Some(-9999.0), ..Config::new(ErrorBound::Absolute(1e-2)) };
+    let sample = Sample::new::<f64>("packed tiles f64 with fill, escapes and raw tiles", &[9, 9, 10], &field, config);
+    let chunk = &inspect(&sample.archive).unwrap().chunks[0];
+    assert!(chunk.masked_values > 0 && chunk.patched_values > 0 && chunk.raw_tiles > 0, "{chunk:?}");
+    sample
+}
+
+fn packed_line_f32() -> Sample {
+    let config = Config { mode: Mode::Turbo, ..Config::new(ErrorBound::Absolute(0.05)) };
+    Sample::new::<f32>("packed tiles f32, 1-D", &[9001], &Field::Rough(0.1), config)
+}
+
+fn samples() -> [Sample; 12] {
+    let coded = [waves_f32(), patched_f64(), line_f32(), raw_f32(), constant_f64(), chunks_f32()];
+    let tiles = [tiles_f32(), tiles_f64(), tiles_line_f32(), packed_f32(), packed_f64(), packed_line_f32()];
+    let mut all = coded.into_iter().chain(tiles);
+    std::array::from_fn(|_| all.next().expect("there are twelve"))
 }
 
 /// Opens an archive in every way; the decoded bits.
@@ -397,7 +421,9 @@ fn lengths_and_counts_that_lie_are_refused() {
             for lie in [0, 100, 1 << 28, u32::MAX] {
                 sample.refuses("number of sections", |parts| parts.chunks[index].claimed_sections = Some(lie));
             }
-            for lie in [1, 200, 255] {
+            // One step is what packed tiles have.
+            let steps = Parts::parse(&sample.archive).chunks[index].steps.len();
+            for lie in [1, 200, 255].into_iter().filter(|&lie| usize::from(lie) != steps) {
                 sample.refuses("number of steps", |parts| parts.chunks[index].claimed_steps = Some(lie));
             }
             sample.refuses("bytes after the sections", |parts| parts.chunks[index].trailing = vec![0; 3]);
@@ -690,4 +716,55 @@ fn tiles_that_make_no_sense_do_not_panic() {
     }
     sample.refuses("failures that are not there", |parts| parts.chunks[0].section(MASK_FLAGS)[10] = 0x7F);
     sample.refuses("a parameter", |parts| parts.chunks[0].section(MASK_FLAGS)[2] = 20);
+}
+
+#[test]
+fn packed_tiles_that_make_no_sense_do_not_panic() {
+    for sample in [packed_f32(), packed_f64(), packed_line_f32()] {
+        let size = Parts::parse(&sample.archive).chunks[0].section(PACKED_ANCHORS).len();
+        sample.refuses("longer tiles", |parts| parts.chunks[0].section(PACKED_LENGTHS).fill(0xFF));
+        sample.refuses("empty tiles", |parts| parts.chunks[0].section(PACKED_LENGTHS).fill(0));
+        sample.refuses("a tile too many", |parts| parts.chunks[0].section(PACKED_LENGTHS).extend([0, 0]));
+        sample.refuses("an anchor too few", |parts| parts.chunks[0].section(PACKED_ANCHORS).truncate(size - 4));
+        sample.refuses("half a word", |parts| parts.chunks[0].section(PACKED_TILES).extend([0, 0]));
+        sample.refuses("a word too many", |parts| parts.chunks[0].section(PACKED_TILES).extend([0; 4]));
+        for kind in [1, 2, 3, 4] {
+            sample.refuses("another kind", |parts| parts.chunks[0].kind = kind);
+        }
+        sample.refuses("another tile", |parts| parts.tail[0] ^= 1);
+        sample.refuses("two steps", |parts| parts.chunks[0].steps.push(1));
+        let _ = decode(&sample.with(|parts| parts.chunks[0].section(PACKED_ANCHORS).fill(0xFF)));
+        for round in 0..300 {
+            let _ = decode(&sample.with(|parts| {
+                let tiles = parts.chunks[0].section(PACKED_TILES);
+                tiles.iter_mut().enumerate().for_each(|(i, byte)| *byte = random(round, i as u64) as u8);
+            }));
+            // One byte, which may be any part of a tile.
+            let _ = decode(&sample.with(|parts| {
+                let tiles = parts.chunks[0].section(PACKED_TILES);
+                let at = random(round, 7) as usize % tiles.len();
+                tiles[at] = random(round, 8) as u8;
+            }));
+        }
+        for byte in [0, 0x55, 0xFF] {
+            let _ = decode(&sample.with(|parts| parts.chunks[0].section(PACKED_TILES).fill(byte)));
+        }
+        // A word goes from a tile to the next.
+        let _ = decode(&sample.with(|parts| {
+            let lengths = parts.chunks[0].section(PACKED_LENGTHS);
+            if lengths.len() >= 4 && lengths[0] > 0 {
+                lengths[0] -= 1;
+                lengths[2] += 1;
+            }
+        }));
+        for step in [f64::MAX, 1.0, 1e-30, 5e-324] {
+            for bits in [step.to_bits(), u64::from((step as f32).to_bits())] {
+                let _ = decode(&sample.with(|parts| parts.chunks[0].steps[0] = bits));
+            }
+        }
+        for step in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let bits = if Parts::parse(&sample.archive).dtype == 1 { u64::from((step as f32).to_bits()) } else { step.to_bits() };
+            sample.refuses("a step", |parts| parts.chunks[0].steps[0] = bits);
+        }
+    }
 }

@@ -63,7 +63,7 @@ fn configs() -> impl Strategy<Value = Config> {
     let budget = prop::sample::select(vec![ErrorBudget::Tight, ErrorBudget::Rigorous, ErrorBudget::Mgard]);
     let fill = prop_oneof![3 => Just(None), 1 => numbers().prop_map(|number| Some(number.of::<f64>()))];
     let chunk = prop_oneof![1 => Just(Config::DEFAULT_CHUNK_BYTES), 1 => 4096..40_000u64];
-    let mode = prop::sample::select(vec![Mode::Paper, Mode::Fast]);
+    let mode = prop::sample::select(vec![Mode::Paper, Mode::Fast, Mode::Turbo]);
     (bounds(), budget, fill, chunk, mode).prop_map(|(bound, error_budget, fill, max_chunk_bytes, mode)| Config {
         mode,
         error_budget,

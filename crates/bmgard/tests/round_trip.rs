@@ -30,7 +30,7 @@ macro_rules! groups {
     };
 }
 
-groups! { lengths shapes positions constants bounds extremes levels budgets chunks fill coding fast tiles }
+groups! { lengths shapes positions constants bounds extremes levels budgets chunks fill coding fast tiles turbo packed }
 
 /// A suite that stored everything as it is would pass: these groups must meet every kind of chunk and of section, one by one and mixed.
 #[test]

@@ -1,6 +1,6 @@
 //! `bmgard inspect`
 
-use bmgard::{ArchiveInfo, ChunkInfo, ClassInfo};
+use bmgard::{ArchiveInfo, ChunkInfo, ClassInfo, Mode};
 
 use crate::args::InspectArgs;
 use crate::failure::{Failure, Outcome};
@@ -36,6 +36,10 @@ fn head(info: &ArchiveInfo) -> Rows {
     if let Some(tile) = info.tile {
         rows.row("method", format!("{} + {}, tiles of {tile}", info.basis, info.coder));
         tiles(info, values, &mut rows);
+    } else if info.mode == Mode::Turbo {
+        let tile = ["512", "16x32", "4x8x16"][info.chunk_shape.len().clamp(1, 3) - 1];
+        rows.row("method", format!("{} + {}, packed tiles of {tile}", info.basis, info.coder));
+        tiles(info, values, &mut rows);
     } else {
         let (local, global) = (info.local_levels, info.global_levels);
         rows.row("method", format!("{} + {}, {local} local and {global} global levels", info.basis, info.coder));
@@ -50,7 +54,7 @@ fn head(info: &ArchiveInfo) -> Rows {
     rows
 }
 
-/// What closed tiles hold, over all chunks.
+/// What tiles hold, over all chunks.
 fn tiles(info: &ArchiveInfo, values: u64, rows: &mut Rows) {
     let sum = |of: fn(&ChunkInfo) -> u64| info.chunks.iter().map(of).sum::<u64>();
     let share = |count: u64| format!("{count} ({:.3} % of the values)", 100.0 * count as f64 / values as f64);

@@ -12,6 +12,7 @@ use bmgard_core::tile::Quantiser;
 use crate::archive::Chunk;
 use crate::closed;
 use crate::huffman::{Codebook, Histogram};
+use crate::packed;
 use crate::patch::Patches;
 use crate::plan::{CLASSES, ChunkPlan, Dims};
 use crate::special::Mask;
@@ -179,6 +180,16 @@ pub(crate) trait Backend<T: Value> {
         _open_loop: bool,
     ) -> Result<Vec<(&'static str, f64)>> {
         Ok(Vec::new())
+    }
+
+    /// Codes a chunk in packed tiles: on the CPU, whatever the backend.
+    fn code_packed(&mut self, task: &packed::Task<'_, T>) -> Result<closed::CodedChunk> {
+        Ok(packed::code_chunk(task))
+    }
+
+    /// Decodes such a chunk of a field of `d` dimensions, whose sections have the right sizes, special values included.
+    fn decode_packed(&mut self, dims: Dims, d: usize, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
+        packed::decode_chunk(dims, d, chunk, out)
     }
 
     /// Waits for all that was queued.

@@ -68,7 +68,7 @@ fn code(distance: u64, k: u32) -> (u32, u64) {
     (63 - shifted.leading_zeros() - k, shifted)
 }
 
-pub(super) fn write(mask: &Mask, dims: Dims) -> Vec<u8> {
+pub(crate) fn write(mask: &Mask, dims: Dims) -> Vec<u8> {
     let dims = dims.map(|n| n as usize);
     let mut counts = [[0u64; 2]; 16];
     for word in words(mask, dims) {
@@ -189,7 +189,7 @@ impl<'a> Distances<'a> {
 }
 
 /// Reads what [`write`] wrote; `None` where it is not that.
-pub(super) fn read(bytes: &[u8], dims: Dims) -> Option<Mask> {
+pub(crate) fn read(bytes: &[u8], dims: Dims) -> Option<Mask> {
     let (head, mut rest) = bytes.split_at_checked(HEAD)?;
     let mut head = Fields(head);
     let table = head.u16("the flags of special values").ok()?;

@@ -4,7 +4,7 @@
 pub(crate) mod anchors;
 mod decode;
 mod encode;
-mod mask;
+pub(crate) mod mask;
 pub(crate) mod plan;
 mod rows;
 pub(crate) mod steps;
@@ -23,6 +23,7 @@ pub(crate) use self::encode::sample;
 pub(crate) use self::encode::{AnchorGrid, Scheme};
 use self::encode::{Encoder, Source};
 use self::plan::{Plan, Strip};
+pub(crate) use self::steps::widest;
 use self::tile::Coder;
 use crate::archive::{Chunk, ChunkHeader, ChunkKind, SectionId};
 use crate::backend::cpu::shared::Shared;

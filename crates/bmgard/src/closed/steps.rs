@@ -13,7 +13,7 @@ const LEAST_SHARE: f64 = 0.25;
 pub(crate) const MOSTLY_ZEROS: f64 = 0.9;
 
 /// [`Quantiser::widest_step`], or the least number of the type where that is 0: the check of each value escapes what such a step breaks.
-fn widest<T: Value>(bound: f64) -> T {
+pub(crate) fn widest<T: Value>(bound: f64) -> T {
     let step = Quantiser::<T>::widest_step(bound);
     if step > T::ZERO { step } else { T::from_bits_u64(1) }
 }

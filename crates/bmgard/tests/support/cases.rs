@@ -22,7 +22,7 @@ const BUDGETS: [ErrorBudget; 3] = [ErrorBudget::Tight, ErrorBudget::Rigorous, Er
 pub type Group = (&'static str, fn() -> Vec<Case>);
 
 /// All groups of cases.
-pub const GROUPS: [Group; 13] = [
+pub const GROUPS: [Group; 15] = [
     ("lengths", lengths),
     ("shapes", shapes),
     ("positions", positions),
@@ -36,6 +36,8 @@ pub const GROUPS: [Group; 13] = [
     ("coding", coding),
     ("fast", fast),
     ("tiles", tiles),
+    ("turbo", turbo),
+    ("packed", packed),
 ];
 
 /// All of them.
@@ -427,21 +429,29 @@ fn coding() -> Vec<Case> {
     out
 }
 
-/// The cases of the other groups in mode `fast`, as far as they make a difference there.
-fn fast() -> Vec<Case> {
+/// The cases of the other groups in another mode, as far as they make a difference there.
+fn in_mode(mode: Mode, name: &str) -> Vec<Case> {
     let groups = [lengths, shapes, positions, constants, bounds, extremes, chunks, fill, coding];
     let mut out: Vec<Case> = groups.into_iter().flat_map(|group| group()).collect();
     out.retain(|case| case.config.error_budget == ErrorBudget::default());
     for case in &mut out {
-        case.config = Config { mode: Mode::Fast, local_levels: None, global_levels: None, ..case.config.clone() };
-        case.name = format!("fast {}", case.name);
+        case.config = Config { mode, local_levels: None, global_levels: None, ..case.config.clone() };
+        case.name = format!("{name} {}", case.name);
     }
     // One of three single planted numbers will do.
     out.into_iter()
         .enumerate()
-        .filter(|(index, case)| !case.name.starts_with("fast positions") || index % 3 == 0)
+        .filter(|(index, case)| !case.name.starts_with(&format!("{name} positions")) || index % 3 == 0)
         .map(|(_, case)| case)
         .collect()
+}
+
+fn fast() -> Vec<Case> {
+    in_mode(Mode::Fast, "fast")
+}
+
+fn turbo() -> Vec<Case> {
+    in_mode(Mode::Turbo, "turbo")
 }
 
 /// Every shape of tiles, on fields that end within them, on them, and one node after them.
@@ -474,6 +484,63 @@ fn tiles() -> Vec<Case> {
             add("raw tiles", Field::Slabs(vec![Field::Waves, Field::AnyScale]), Config::new(Absolute(1e-3)));
             add("chunks", Field::Rough(1e-3), Config { max_chunk_bytes: 40_000, ..Config::new(Absolute(1e-3)) });
         }
+    }
+    out
+}
+
+/// Packed tiles: fields that end within them, on them, and one node after them; whole warps of them; symbols of all widths.
+fn packed() -> Vec<Case> {
+    let mut out = Vec::new();
+    let shapes: [&[u64]; 27] = [
+        &[4, 8, 16],
+        &[4, 8, 64],
+        &[5, 9, 17],
+        &[3, 7, 15],
+        &[2, 2, 2],
+        &[6, 5, 130],
+        &[9, 17, 129],
+        &[8, 16, 128],
+        &[7, 12, 84],
+        &[13, 30, 66],
+        &[2, 3, 300],
+        &[30, 2, 5],
+        &[2, 3, 9, 70],
+        &[16, 32],
+        &[17, 33],
+        &[15, 31],
+        &[40, 100],
+        &[2, 2],
+        &[3, 1000],
+        &[200, 3],
+        &[512],
+        &[513],
+        &[511],
+        &[3],
+        &[5000],
+        &[10, 24, 320],
+        &[12, 40, 200],
+    ];
+    for shape in shapes {
+        let mut add = |what: &str, field: Field, config: Config| {
+            out.push(case("packed", format!("{}-{what}", join(shape)), shape, field, Config { mode: Mode::Turbo, ..config }));
+        };
+        let fill = |value, bound| Config { fill: Some(value), ..Config::new(bound) };
+        add("waves", Field::Waves, Config::new(RelativeToRange(1e-3)));
+        add("waves, loose", Field::Waves, Config::new(RelativeToRange(0.2)));
+        add("rough", Field::Rough(1e-2), Config::new(Absolute(1e-3)));
+        add("noise, few bits", Field::Noise, Config::new(Absolute(0.2)));
+        add("noise", Field::Noise, Config::new(RelativeToRange(1e-4)));
+        add("noise, wide", Field::Noise, Config::new(Absolute(2e-5)));
+        add("noise, wider", Field::Noise, Config::new(RelativeToRange(1e-7)));
+        add("an offset", Field::Ramp(1e5, 1.01e5), Config::new(Absolute(0.004)));
+        add("spikes", Field::Spikes(50, Number::Of(1e30)), Config::new(Absolute(1e-3)));
+        add("spikes far apart", Field::Spikes(1009, Number::Of(-300.0)), Config::new(Absolute(1e-3)));
+        add("continents", Field::Continents(Number::Of(1e36)), fill(1e36, RelativeToRange(1e-3)));
+        add("continents of 0", Field::Continents(Number::Of(0.0)), fill(0.0, RelativeToRange(1e-2)));
+        add("holes", Field::Spikes(7, Number::SignallingNan), Config::new(RelativeToMax(1e-4)));
+        add("a hole", Field::Planted(Box::new(Field::Waves), vec![(1, Number::SignallingNan)]), Config::new(Absolute(1e-3)));
+        add("raw tiles", Field::Slabs(vec![Field::Waves, Field::AnyScale]), Config::new(Absolute(1e-3)));
+        add("chunks", Field::Rough(1e-3), Config { max_chunk_bytes: 20_000, ..Config::new(Absolute(1e-3)) });
     }
     out
 }

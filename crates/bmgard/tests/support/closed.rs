@@ -109,7 +109,7 @@ enum Coded<T> {
     Exact(T),
 }
 
-fn number(bits: &mut Bits<'_>, count: usize) -> u64 {
+pub(super) fn number(bits: &mut Bits<'_>, count: usize) -> u64 {
     (0..count).fold(0, |number, bit| number | (bits.bit() as u64) << bit)
 }
 
@@ -208,7 +208,7 @@ fn anchors<T: Value>(chunk: &Chunk, tiles: &Tiles, step: f64) -> Array<T> {
     Array { dims: tiles.grid, values: steps.values.iter().map(|&steps| finite(T::from_f64(steps as f64 * step))).collect() }
 }
 
-fn finite<T: Value>(value: T) -> T {
+pub(super) fn finite<T: Value>(value: T) -> T {
     if value.is_finite() { value } else { T::ZERO }
 }
 
@@ -305,7 +305,7 @@ fn predict<T: Value>(r: &Array<T>, class: Class, code: u8, node: [usize; 3], low
     }
 }
 
-fn mask(bytes: &[u8], dims: [usize; 3]) -> Vec<bool> {
+pub(super) fn mask(bytes: &[u8], dims: [usize; 3]) -> Vec<bool> {
     let mut out = Array::filled(dims, false);
     if bytes.is_empty() {
         return out.values;

@@ -18,6 +18,9 @@ pub const PREDICTORS: u32 = 10;
 pub const ANCHORS: u32 = 11;
 pub const TILE_LENGTHS: u32 = 12;
 pub const TILES: u32 = 13;
+pub const PACKED_TILES: u32 = 14;
+pub const PACKED_LENGTHS: u32 = 15;
+pub const PACKED_ANCHORS: u32 = 16;
 pub const LENGTHS: u32 = 0x100;
 pub const PAYLOAD: u32 = 0x200;
 

@@ -7,6 +7,7 @@ use super::closed;
 use super::format::{
     CODEBOOKS, CONSTANT, Chunk, LENGTHS, MASK, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES, PAYLOAD, Parts, RAW,
 };
+use super::packed;
 
 /// An array of three dimensions in C order.
 #[derive(Clone)]
@@ -108,6 +109,9 @@ pub fn decode<T: Value>(archive: &[u8]) -> Vec<T> {
         let decoded = if chunk.kind == 4 {
             assert_eq!((parts.basis, parts.coder), (2, 2));
             closed::decode(chunk, [0, 1, 2].map(|axis| 1 << parts.tail[axis]), dims)
+        } else if chunk.kind == 5 {
+            assert_eq!((parts.basis, parts.coder), (2, 3));
+            packed::decode(chunk, [0, 1, 2].map(|axis| 1 << parts.tail[axis]), dims)
         } else {
             decode_chunk::<T>(chunk, dims, d)
         };

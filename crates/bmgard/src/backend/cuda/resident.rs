@@ -150,6 +150,10 @@ impl Cuda {
         if field.bound <= 0.0 {
             return self.place_raw(values, place);
         }
+        // There are no kernels for packed tiles: the CPU codes them.
+        if field.packed {
+            return self.place_by_host(field, dims, values, place);
+        }
         let placed = match field.tile {
             Some(shape) => self.place_closed(field, shape, dims, values, place),
             None => self.place_coded(field, dims, values, place),

@@ -42,6 +42,7 @@ fn both<T: Value + DeviceValue>(
         fill: None,
         statistics: FieldStatistics { min_max: range.map(|(min, max)| (T::from_f64(min), T::from_f64(max))), specials: 0 },
         tile,
+        packed: false,
     };
     let differs = |what: &str| Err(format!("{what} of {name} are not the CPU's"));
     let error = |error: crate::Error| format!("{name}: {error}");
