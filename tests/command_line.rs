@@ -706,9 +706,12 @@ fn people_get_a_short_report() {
     }
     assert!(printed.lines().count() < 15);
     let printed = room.ok(&["inspect", "a.bmg"]);
-    for word in ["9x20x17", "f32", "bound", "levels", "chunk", "section"] {
+    for word in ["9x20x17", "f32", "bound", "tiles", "chunk", "section"] {
         assert!(printed.contains(word), "{word}: {printed}");
     }
+    room.ok(&["compress", F32, "a.bmg", "--rel-range", "1e-3", "--local-levels", "1", "--overwrite"]);
+    let printed = room.ok(&["inspect", "a.bmg"]);
+    assert!(printed.contains("projection") && printed.contains("levels"), "{printed}");
     let printed = room.ok(&["bench", "--gen", "waves", "--shape", SHAPE, "--dtype", "f64", "--repeat", "1", "--threads", "1"]);
     assert!(printed.contains("compress GB/s") && printed.contains("1 thread"), "{printed}");
     room.fails(&["bench"], USAGE, "--gen");

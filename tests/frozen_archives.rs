@@ -182,9 +182,9 @@ fn cases() -> Vec<Case> {
             cases.push(Case { name: format!("{name}-{dtype}"), dtype, shape, look, config });
         }
     };
-    let with = Config::new;
-    let budget = |error_budget, bound| Config { error_budget, ..Config::new(bound) };
-    let levels = |local, global, bound| Config { local_levels: Some(local), global_levels: Some(global), ..Config::new(bound) };
+    let with = |bound| Config { mode: Mode::Paper, ..Config::new(bound) };
+    let budget = |error_budget, bound| Config { error_budget, ..with(bound) };
+    let levels = |local, global, bound| Config { local_levels: Some(local), global_levels: Some(global), ..with(bound) };
     let range = RelativeToRange;
 
     add("one-value", &[1, 1, 1], Look::Humps(0.0), with(Absolute(1e-3)));
@@ -225,6 +225,17 @@ fn cases() -> Vec<Case> {
     add("fast-special", &[14, 35, 16], Look::Special, Config { fill: Some(FILL), ..fast(Absolute(1e-2)) });
     add("fast-raw-tiles", &[29, 8, 16], Look::Slabs, tile("4x32x32", fast(Absolute(1e-2))));
     add("fast-chunks", &[29, 8, 16], Look::Slabs, Config { max_chunk_bytes: 4096, ..fast(Absolute(1e-2)) });
+
+    let turbo = |bound| Config { mode: Mode::Turbo, ..Config::new(bound) };
+    add("turbo-1d", &[1501], Look::Humps(0.001), turbo(Absolute(1e-3)));
+    add("turbo-2d", &[35, 67], Look::Humps(0.001), turbo(RelativeToMax(1e-3)));
+    add("turbo-3d", &[9, 17, 35], Look::Humps(0.001), turbo(range(1e-3)));
+    add("turbo-4d", &[3, 4, 9, 19], Look::Humps(0.01), turbo(range(1e-2)));
+    add("turbo-long-symbols", &[10, 11, 12], Look::Large, turbo(Absolute(1e-3)));
+    add("turbo-all-zero-symbols", &[20, 20, 20], Look::Humps(0.01), turbo(range(0.9)));
+    add("turbo-special", &[14, 35, 16], Look::Special, Config { fill: Some(FILL), ..turbo(Absolute(1e-2)) });
+    add("turbo-raw-tiles", &[29, 8, 16], Look::Slabs, turbo(Absolute(1e-2)));
+    add("turbo-chunks", &[29, 8, 16], Look::Slabs, Config { max_chunk_bytes: 4096, ..turbo(Absolute(1e-2)) });
     cases
 }
 
@@ -301,7 +312,7 @@ fn the_archives_have_all_that_the_format_knows() {
         let infos = || infos.iter().filter(|info| info.dtype == dtype);
         let chunks = || infos().flat_map(|info| &info.chunks);
         let kinds: BTreeSet<&str> = chunks().map(|chunk| chunk.kind).collect();
-        assert_eq!(kinds, BTreeSet::from(["closed", "coded", "constant", "raw"]));
+        assert_eq!(kinds, BTreeSet::from(["closed", "coded", "constant", "packed", "raw"]));
         let sections: BTreeSet<&str> = chunks().flat_map(|chunk| &chunk.sections).map(|section| section.name.as_str()).collect();
         for what in ["raw", "mask", "patch", "constant", "codebooks", "lengths", "payload", "flags", "predictors", "anchors", "tiles"] {
             assert!(sections.iter().any(|name| name.contains(what)), "{dtype}: no section {what} among {sections:?}");

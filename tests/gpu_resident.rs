@@ -22,7 +22,7 @@ fn compressor(config: Config) -> Option<Compressor> {
 }
 
 fn absolute(bound: f64) -> Config {
-    Config::new(ErrorBound::Absolute(bound))
+    Config { mode: Mode::Paper, ..Config::new(ErrorBound::Absolute(bound)) }
 }
 
 fn upload<T: Value>(compressor: &mut Compressor, values: &[T]) -> DeviceBuffer<T> {

@@ -393,7 +393,7 @@ impl<S: Shape> Finest<S> {
     #[inline(always)]
     fn node(axes: u32, round: usize) -> At {
         let layout = const { known::<S>().box_layout() };
-        let position = thread::thread_idx_x() & (BLOCK - 1) | round as u32 * BLOCK;
+        let position = (thread::thread_idx_x() & (BLOCK - 1)) | (round as u32 * BLOCK);
         let mut node = [0u32; 3];
         each12!(|bit| {
             let (axis, shift) = Self::BITS[bit];

@@ -217,7 +217,7 @@ impl Window {
         // SAFETY: words are those that were put.
         unsafe {
             warp::full::sync();
-            let rest = if at % 32 == 0 { 0 } else { *self.words.add(whole as usize) };
+            let rest = if at.is_multiple_of(32) { 0 } else { *self.words.add(whole as usize) };
             let out = self.out.add((self.base / 32) as usize);
             let mut i = lane;
             while i < whole {
@@ -384,6 +384,7 @@ unsafe fn put_low(window: &Window, at: u32, folded: [u32; 4], k: u32) {
 /// # Safety
 /// All lanes call it; the symbols are there.
 #[inline(always)]
+#[allow(unused_assignments, reason = "unrolled loops count once too often")]
 unsafe fn write_symbols<S: Stored>(
     low: &mut Window,
     high: &mut Window,
@@ -695,7 +696,7 @@ unsafe fn read_header(reader: &Reader) -> Header {
         let lows = bytes + 8 * warp::full::shuffle(sum, 31);
         // Running sums of quads and of low bits in one.
         let count = quads.count_ones();
-        let sums = count | 4 * parameter * count << 11;
+        let sums = count | ((4 * parameter * count) << 11);
         let all = running_sum(sums);
         let before = all - sums;
         let all = warp::full::shuffle(all, 31);
@@ -776,7 +777,7 @@ unsafe fn read_low(reader: &Reader, at: u32, k: u32) -> [u32; 4] {
     unsafe {
         if k <= 8 {
             let all = reader.bits(at);
-            [all & mask, all >> k & mask, all >> (2 * k) & mask, all >> (3 * k & 31) & mask]
+            [all & mask, all >> k & mask, all >> (2 * k) & mask, all >> ((3 * k) & 31) & mask]
         } else if k <= 16 {
             let (low, high) = (reader.bits(at), reader.bits(at + 2 * k));
             [low & mask, low >> k & mask, high & mask, high >> k & mask]
@@ -849,6 +850,7 @@ unsafe fn read_symbols<S: Stored>(reader: &Reader, header: &Header, symbols: *mu
 /// # Safety
 /// As above.
 #[inline(always)]
+#[allow(unused_assignments, reason = "unrolled loops count once too often")]
 unsafe fn read_capped<S: Stored>(reader: &Reader, header: &Header, mut at: u32, symbols: *mut S, quotients: *const u8) -> (u32, u32) {
     let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
     let mut bad = 0;

@@ -127,7 +127,7 @@ impl BoundArgs {
 /// Everything that shapes an archive, besides the bound.
 #[derive(Clone, Debug, Args)]
 pub struct EncodingArgs {
-    /// Combination of transform and coder [default: paper]
+    /// Combination of transform and coder [default: fast, or paper where levels or an error budget are given]
     #[arg(long, value_enum)]
     pub mode: Option<ModeArg>,
     /// Number L of local (in-cache block) levels; default: the mode's, or as many of them as fit
@@ -136,9 +136,9 @@ pub struct EncodingArgs {
     /// Number M of global levels; default: the mode's, or as many of them as fit
     #[arg(long, value_name = "M")]
     pub global_levels: Option<u32>,
-    /// How the bound is spread over the levels of mode paper; each is verified value by value
-    #[arg(long, value_enum, default_value = "tight")]
-    pub error_budget: BudgetArg,
+    /// How the bound is spread over the levels of mode paper; each is verified value by value [default: tight]
+    #[arg(long, value_enum)]
+    pub error_budget: Option<BudgetArg>,
     /// Tiles of mode fast: 16x16x16, 4x32x32, 32x4x32, 32x32x4, 64x64 or 4096 [default: by the number of dimensions]
     #[arg(long, value_name = "NZxNYxNX")]
     pub tile: Option<Tile>,
@@ -157,11 +157,14 @@ impl EncodingArgs {
     /// The library's configuration.
     pub fn config(&self, bound: ErrorBound) -> Outcome<bmgard::Config> {
         let defaults = bmgard::Config::new(bound);
+        // What only one mode has asks for that mode.
+        let is_paper = self.local_levels.is_some() || self.global_levels.is_some() || self.error_budget.is_some();
+        let default = if is_paper && self.tile.is_none() { bmgard::Mode::Paper } else { defaults.mode };
         Ok(bmgard::Config {
-            mode: self.mode.map_or(Ok(defaults.mode), ModeArg::get)?,
+            mode: self.mode.map_or(Ok(default), ModeArg::get)?,
             local_levels: self.local_levels,
             global_levels: self.global_levels,
-            error_budget: self.error_budget.into(),
+            error_budget: self.error_budget.map_or(defaults.error_budget, Into::into),
             tile: self.tile,
             fill: match self.fill {
                 Some(FillArg::Value(fill)) => Some(fill),

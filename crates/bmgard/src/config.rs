@@ -83,9 +83,9 @@ pub enum ErrorBudget {
 #[non_exhaustive]
 pub enum Mode {
     /// The BlockMGARD paper's system: projection basis, L = 1, M = 2, Huffman.
-    #[default]
     Paper,
-    /// Interpolation in closed tiles, Rice codes: about twice the ratio, and several times the speed.
+    /// Interpolation in closed tiles, Rice codes: about twice the ratio, and faster.
+    #[default]
     Fast,
     /// Interpolation in small tiles that know nothing of each other, symbols of fixed widths: the fastest.
     Turbo,
@@ -163,8 +163,8 @@ pub enum BackendChoice {
 /// All settings of a [`crate::Compressor`].
 ///
 /// ```
-/// use bmgard::{Config, ErrorBound};
-/// let config = Config { local_levels: Some(2), ..Config::new(ErrorBound::RelativeToRange(1e-3)) };
+/// use bmgard::{Config, ErrorBound, Mode};
+/// let config = Config { mode: Mode::Paper, local_levels: Some(2), ..Config::new(ErrorBound::RelativeToRange(1e-3)) };
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -172,7 +172,7 @@ pub struct Config {
     pub error_bound: ErrorBound,
     /// The named combination.
     pub mode: Mode,
-    /// The number L of local (in-cache block) levels; `None`: the mode's, or as many of them as fit the shape.
+    /// The number L of local (in-cache block) levels of mode `paper`; `None`: the mode's, or as many of them as fit the shape.
     pub local_levels: Option<u32>,
     /// The number M of global levels, likewise.
     pub global_levels: Option<u32>,

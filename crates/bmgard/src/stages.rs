@@ -117,7 +117,7 @@ mod tests {
     fn every_stage_is_timed_as_often_as_asked() {
         let shape = Shape::new(&[20, 20, 20]).unwrap();
         let values: Vec<f32> = (0..8000).map(|i| (i % 97) as f32).collect();
-        let config = Config { backend: BackendChoice::Cpu, ..Config::new(ErrorBound::Absolute(0.5)) };
+        let config = Config { mode: Mode::Paper, backend: BackendChoice::Cpu, ..Config::new(ErrorBound::Absolute(0.5)) };
         let times = stage_times(&values, &shape, &config, 3).unwrap();
         assert_eq!(times.iter().map(|t| t.stage).collect::<Vec<_>>(), STAGES);
         assert!(times.iter().all(|t| t.seconds.len() == 3));

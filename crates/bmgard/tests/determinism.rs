@@ -5,7 +5,7 @@ mod support;
 use bmgard::{BackendChoice, Compressor, Config, ErrorBound, Shape, Value, decompress};
 use ndarray::{Array1, Array2, Array3, Array4, Axis, ShapeBuilder, s};
 use support::bits;
-use support::cases::{Case, cases};
+use support::cases::{Case, cases, paper};
 use support::fields::{Field, Number};
 
 const BOUND: ErrorBound = ErrorBound::RelativeToRange(1e-3);
@@ -19,7 +19,7 @@ fn compress<T: Value>(case: &Case) -> Vec<u8> {
 /// Every 13th case of the suite, and fields large enough to keep several threads at work.
 fn some_cases() -> Vec<Case> {
     let mut out: Vec<Case> = cases().into_iter().filter(|case| case.shape.iter().product::<u64>() > 500).step_by(13).collect();
-    let config = |max_chunk_bytes| Config { max_chunk_bytes, fill: Some(2e20), ..Config::new(BOUND) };
+    let config = |max_chunk_bytes| Config { max_chunk_bytes, fill: Some(2e20), ..paper(BOUND) };
     for (shape, max_chunk_bytes) in [(&[70, 71, 72][..], 1 << 20), (&[70, 71, 72], 1 << 30), (&[600, 500], 1 << 18), (&[300_007], 1 << 30)]
     {
         for field in [
@@ -61,7 +61,7 @@ fn threads_do_not_matter_f64() {
 /// One compressor for fields of many shapes and both types in turn gives what a fresh one gives; so does decoding in another order.
 #[test]
 fn a_compressor_remembers_nothing() {
-    let config = Config { fill: Some(-1.0), max_chunk_bytes: 1 << 14, ..Config::new(BOUND) };
+    let config = Config { fill: Some(-1.0), max_chunk_bytes: 1 << 14, ..paper(BOUND) };
     let mut used = Compressor::new(config.clone()).unwrap();
     let shapes: [&[u64]; 9] = [&[40, 30, 20], &[1], &[5000], &[7, 7, 7], &[64, 64], &[3, 3, 3, 3], &[9, 9, 9], &[2], &[100, 1, 9]];
     let fields = [Field::Waves, Field::Continents(Number::Of(-1.0)), Field::RandomBits, Field::Constant(Number::Of(4.0))];
@@ -88,7 +88,7 @@ fn a_compressor_remembers_nothing() {
 /// Any view of an array gives the archive of its values in C order.
 #[test]
 fn memory_layout_does_not_matter() {
-    let mut compressor = Compressor::new(Config::new(BOUND)).unwrap();
+    let mut compressor = Compressor::new(paper(BOUND)).unwrap();
     let values: Vec<f32> = Field::Rough(1e-2).values(&[14, 15, 16], 9);
     let expected = compressor.compress_slice(&values, &Shape::new(&[14, 15, 16]).unwrap()).unwrap();
     let c_order = Array3::from_shape_vec((14, 15, 16), values.clone()).unwrap();
@@ -126,7 +126,7 @@ fn memory_layout_does_not_matter() {
 /// The archive of an array holds its own dimensions, whatever is dropped or merged inside.
 #[test]
 fn dimensions_come_back() {
-    let mut compressor = Compressor::new(Config::new(BOUND)).unwrap();
+    let mut compressor = Compressor::new(paper(BOUND)).unwrap();
     let four = Array4::from_shape_fn((2, 1, 5, 9), |(a, _, c, d)| (a * 100 + c * 10 + d) as f64);
     assert_eq!(decompress::<f64>(&compressor.compress(&four.view()).unwrap()).unwrap().shape(), [2, 1, 5, 9]);
     let one = Array1::from_elem(1, 3.5f32);

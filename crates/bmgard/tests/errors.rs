@@ -6,13 +6,13 @@ use std::io::{self, Cursor, Seek, SeekFrom, Write};
 
 use bmgard::{BackendChoice, Compressor, Config, DType, Error, ErrorBound, Result, Shape, decompress, decompress_into, inspect};
 use ndarray::{Array2, Array3, ArrayD, IxDyn, arr0};
-use support::cases::{LEVEL_SHAPES, greatest_levels};
+use support::cases::{LEVEL_SHAPES, greatest_levels, paper};
 use support::fields::Field;
 
 const BOUND: ErrorBound = ErrorBound::Absolute(1e-3);
 
 fn compressor() -> Compressor {
-    Compressor::new(Config::new(BOUND)).unwrap()
+    Compressor::new(paper(BOUND)).unwrap()
 }
 
 fn compress(values: &[f32], dims: &[u64], config: Config) -> Result<Vec<u8>> {
@@ -23,39 +23,39 @@ fn compress(values: &[f32], dims: &[u64], config: Config) -> Result<Vec<u8>> {
 fn bounds_must_be_finite_and_positive() {
     for value in [0.0, -0.0, -1e-3, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for bound in [ErrorBound::Absolute(value), ErrorBound::RelativeToMax(value), ErrorBound::RelativeToRange(value)] {
-            match Compressor::new(Config::new(bound)) {
+            match Compressor::new(paper(bound)) {
                 Err(Error::InvalidBound { value: named }) => assert_eq!(named.to_bits(), value.to_bits()),
                 other => panic!("{bound:?}: {other:?}"),
             }
         }
     }
-    let message = Compressor::new(Config::new(ErrorBound::Absolute(-2.5))).unwrap_err().to_string();
+    let message = Compressor::new(paper(ErrorBound::Absolute(-2.5))).unwrap_err().to_string();
     assert!(message.contains("-2.5") && message.contains("greater than 0"), "{message}");
-    assert!(Compressor::new(Config::new(ErrorBound::Absolute(5e-324))).is_ok());
+    assert!(Compressor::new(paper(ErrorBound::Absolute(5e-324))).is_ok());
 }
 
 #[test]
 fn chunks_must_hold_a_tile() {
     for max_chunk_bytes in [0, 1, 4095] {
-        let error = Compressor::new(Config { max_chunk_bytes, ..Config::new(BOUND) }).unwrap_err();
+        let error = Compressor::new(Config { max_chunk_bytes, ..paper(BOUND) }).unwrap_err();
         assert!(matches!(error, Error::InvalidConfig(_)));
         assert!(error.to_string().contains("4096"), "{error}");
     }
-    assert!(Compressor::new(Config { max_chunk_bytes: 4096, ..Config::new(BOUND) }).is_ok());
-    assert!(Compressor::new(Config { max_chunk_bytes: u64::MAX, ..Config::new(BOUND) }).is_ok());
+    assert!(Compressor::new(Config { max_chunk_bytes: 4096, ..paper(BOUND) }).is_ok());
+    assert!(Compressor::new(Config { max_chunk_bytes: u64::MAX, ..paper(BOUND) }).is_ok());
 }
 
 #[test]
 fn lengths_must_match() {
     for actual in [0, 1, 23, 25] {
-        match compress(&vec![1.0; actual], &[2, 3, 4], Config::new(BOUND)) {
+        match compress(&vec![1.0; actual], &[2, 3, 4], paper(BOUND)) {
             Err(Error::LengthMismatch { shape, expected: 24, actual: named }) => {
                 assert_eq!((shape.as_str(), named), ("2x3x4", actual as u64))
             }
             other => panic!("{actual}: {other:?}"),
         }
     }
-    let archive = compress(&[1.0; 24], &[2, 3, 4], Config::new(BOUND)).unwrap();
+    let archive = compress(&[1.0; 24], &[2, 3, 4], paper(BOUND)).unwrap();
     for actual in [0, 23, 25] {
         let error = decompress_into(&archive, &mut vec![0f32; actual], BackendChoice::Cpu, &mut |_| {}).unwrap_err();
         assert!(matches!(error, Error::LengthMismatch { expected: 24, .. }), "{error}");
@@ -77,7 +77,7 @@ fn arrays_have_one_to_four_dimensions_of_at_least_one() {
 
 #[test]
 fn the_type_must_be_the_stored_one() {
-    let single = compress(&[1.0, 2.0], &[2], Config::new(BOUND)).unwrap();
+    let single = compress(&[1.0, 2.0], &[2], paper(BOUND)).unwrap();
     let double = compressor().compress_slice(&[1.0f64, 2.0], &Shape::new(&[2]).unwrap()).unwrap();
     let wrong = |result: Result<()>, wanted: (DType, DType)| match result {
         Err(Error::WrongType { stored, requested }) => assert_eq!((stored, requested), wanted),
@@ -94,7 +94,7 @@ fn the_type_must_be_the_stored_one() {
 fn explicit_levels_must_fit() {
     for dims in LEVEL_SHAPES {
         let values: Vec<f32> = Field::Waves.values(dims, 0);
-        let with = |local_levels, global_levels| compress(&values, dims, Config { local_levels, global_levels, ..Config::new(BOUND) });
+        let with = |local_levels, global_levels| compress(&values, dims, Config { local_levels, global_levels, ..paper(BOUND) });
         let greatest = greatest_levels(dims);
         let refused = |result: Result<Vec<u8>>, asked: u32, greatest: u32| match result {
             Err(Error::InvalidLevels { reason }) => {
@@ -119,7 +119,7 @@ fn explicit_levels_must_fit() {
 #[test]
 fn explicit_levels_must_fit_the_chunks() {
     let values: Vec<f32> = Field::Waves.values(&[64, 64, 64], 0);
-    let with = |max_chunk_bytes| compress(&values, &[64, 64, 64], Config { local_levels: Some(3), max_chunk_bytes, ..Config::new(BOUND) });
+    let with = |max_chunk_bytes| compress(&values, &[64, 64, 64], Config { local_levels: Some(3), max_chunk_bytes, ..paper(BOUND) });
     assert_eq!(inspect(&with(1 << 30).unwrap()).unwrap().local_levels, 3);
     let message = with(4096).unwrap_err().to_string();
     assert!(message.contains("8x8x16") && message.contains("at most 1 do"), "{message}");
@@ -128,9 +128,9 @@ fn explicit_levels_must_fit_the_chunks() {
 #[cfg(not(feature = "cuda"))]
 #[test]
 fn a_backend_that_was_not_built_is_named() {
-    let error = Compressor::new(Config { backend: BackendChoice::Cuda, ..Config::new(BOUND) }).unwrap_err();
+    let error = Compressor::new(Config { backend: BackendChoice::Cuda, ..paper(BOUND) }).unwrap_err();
     assert!(matches!(error, Error::BackendUnavailable { backend: "cuda", .. }), "{error}");
-    let archive = compress(&[1.0, 2.0], &[2], Config::new(BOUND)).unwrap();
+    let archive = compress(&[1.0, 2.0], &[2], paper(BOUND)).unwrap();
     let error = decompress_into(&archive, &mut [0f32; 2], BackendChoice::Cuda, &mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::BackendUnavailable { backend: "cuda", .. }), "{error}");
 }

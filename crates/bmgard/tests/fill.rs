@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use bmgard::{BackendChoice, Compressor, Config, ErrorBound, Shape, decompress};
+use bmgard::{BackendChoice, Compressor, Config, ErrorBound, Mode, Shape, decompress};
 
 #[test]
 fn no_valid_value_comes_back_as_the_fill_value() {
@@ -12,7 +12,8 @@ fn no_valid_value_comes_back_as_the_fill_value() {
     let values: Vec<f32> = (0..5000).map(|i| [fill, 0.1, -0.3].get(i % 50).copied().unwrap_or(7.0)).collect();
     let (local_levels, global_levels) = (Some(0), Some(0));
     let bound = ErrorBound::Absolute(0.5);
-    let config = Config { fill: Some(0.0), backend: BackendChoice::Cpu, local_levels, global_levels, ..Config::new(bound) };
+    let config =
+        Config { mode: Mode::Paper, fill: Some(0.0), backend: BackendChoice::Cpu, local_levels, global_levels, ..Config::new(bound) };
     let mut archive = Cursor::new(Vec::new());
     let summary = Compressor::new(config).unwrap().compress_to(&values, &shape, &mut archive, &mut |_| {}).unwrap();
     let archive = archive.into_inner();

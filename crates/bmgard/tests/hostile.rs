@@ -14,6 +14,7 @@ mod support;
 
 use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, Mode, Result, Shape, Value, decompress, decompress_into, inspect};
 use support::bits;
+use support::cases::paper;
 use support::fields::{Field, Number, random};
 use support::format::{
     ANCHORS, CODEBOOKS, CONSTANT, LENGTHS, MASK, MASK_FLAGS, MASK_VALUES, PACKED_ANCHORS, PACKED_LENGTHS, PACKED_TILES, PATCH_COUNTS,
@@ -50,12 +51,12 @@ impl Sample {
 }
 
 fn waves_f32() -> Sample {
-    Sample::new::<f32>("coded f32", &[12, 11, 10], &Field::Waves, Config::new(ErrorBound::Absolute(1e-2)))
+    Sample::new::<f32>("coded f32", &[12, 11, 10], &Field::Waves, paper(ErrorBound::Absolute(1e-2)))
 }
 
 fn patched_f64() -> Sample {
     let field = Field::Planted(Box::new(Field::Continents(Number::Of(-9999.0))), vec![(40, Number::Of(1e30)), (700, Number::Of(1e30))]);
-    let config = Config { fill: Some(-9999.0), ..Config::new(ErrorBound::Absolute(1e-2)) };
+    let config = Config { fill: Some(-9999.0), ..paper(ErrorBound::Absolute(1e-2)) };
     let sample = Sample::new::<f64>("coded f64 with fill and patches", &[9, 11, 10], &field, config);
     let chunk = &Parts::parse(&sample.archive).chunks[0];
     assert!([MASK, MASK_VALUES, PATCH_COUNTS, PATCH_OFFSETS, PATCH_VALUES].iter().all(|&id| chunk.has(id)));
@@ -63,22 +64,22 @@ fn patched_f64() -> Sample {
 }
 
 fn line_f32() -> Sample {
-    Sample::new::<f32>("coded f32, 1-D", &[9001], &Field::Rough(0.1), Config::new(ErrorBound::Absolute(0.2)))
+    Sample::new::<f32>("coded f32, 1-D", &[9001], &Field::Rough(0.1), paper(ErrorBound::Absolute(0.2)))
 }
 
 fn raw_f32() -> Sample {
-    Sample::new::<f32>("raw f32", &[5, 12], &Field::RandomBits, Config::new(ErrorBound::Absolute(1e-2)))
+    Sample::new::<f32>("raw f32", &[5, 12], &Field::RandomBits, paper(ErrorBound::Absolute(1e-2)))
 }
 
 fn constant_f64() -> Sample {
     let field = Field::Cycle(vec![Number::Of(3.0), Number::Nan, Number::Of(3.0), Number::Of(1e20)]);
-    let config = Config { fill: Some(1e20), ..Config::new(ErrorBound::RelativeToRange(1e-2)) };
+    let config = Config { fill: Some(1e20), ..paper(ErrorBound::RelativeToRange(1e-2)) };
     Sample::new::<f64>("constant f64 with fill and NaN", &[3, 20], &field, config)
 }
 
 fn chunks_f32() -> Sample {
     let field = Field::Slabs(vec![Field::Waves, Field::RandomBits, Field::Constant(Number::Of(1.0))]);
-    let config = Config { max_chunk_bytes: 4096, ..Config::new(ErrorBound::Absolute(0.1)) };
+    let config = Config { max_chunk_bytes: 4096, ..paper(ErrorBound::Absolute(0.1)) };
     let sample = Sample::new::<f32>("coded, raw and constant chunks", &[20, 12, 9], &field, config);
     let mut kinds: Vec<u8> = Parts::parse(&sample.archive).chunks.iter().map(|chunk| chunk.kind).collect();
     kinds.sort_unstable();
@@ -88,7 +89,7 @@ fn chunks_f32() -> Sample {
 }
 
 fn tiles_f32() -> Sample {
-    let config = Config { mode: Mode::Fast, ..Config::new(ErrorBound::Absolute(1e-2)) };
+    let config = Config { mode: Mode::Fast, ..paper(ErrorBound::Absolute(1e-2)) };
     Sample::new::<f32>("closed tiles f32", &[18, 11, 17], &Field::Rough(0.1), config)
 }
 
@@ -97,7 +98,7 @@ fn tiles_f64() -> Sample {
     let patched = Field::Planted(Box::new(Field::Continents(Number::Of(-9999.0))), planted);
     let field = Field::Slabs(vec![patched, Field::AnyScale]);
     let tile = Some("4x32x32".parse().unwrap());
-    let config = Config { mode: Mode::Fast, tile, fill: Some(-9999.0), ..Config::new(ErrorBound::Absolute(1e-2)) };
+    let config = Config { mode: Mode::Fast, tile, fill: Some(-9999.0), ..paper(ErrorBound::Absolute(1e-2)) };
     let sample = Sample::new::<f64>("closed tiles f64 with fill, escapes and a raw tile", &[9, 9, 10], &field, config);
     let chunk = &inspect(&sample.archive).unwrap().chunks[0];
     assert!(chunk.masked_values > 0 && chunk.patched_values > 1 && chunk.raw_tiles == 1, "{chunk:?}");
@@ -105,12 +106,12 @@ fn tiles_f64() -> Sample {
 }
 
 fn tiles_line_f32() -> Sample {
-    let config = Config { mode: Mode::Fast, ..Config::new(ErrorBound::Absolute(0.05)) };
+    let config = Config { mode: Mode::Fast, ..paper(ErrorBound::Absolute(0.05)) };
     Sample::new::<f32>("closed tiles f32, 1-D", &[9001], &Field::Rough(0.1), config)
 }
 
 fn packed_f32() -> Sample {
-    let config = Config { mode: Mode::Turbo, ..Config::new(ErrorBound::Absolute(1e-2)) };
+    let config = Config { mode: Mode::Turbo, ..paper(ErrorBound::Absolute(1e-2)) };
     Sample::new::<f32>("packed tiles f32", &[9, 11, 37], &Field::Rough(0.1), config)
 }
 
@@ -118,7 +119,7 @@ fn packed_f64() -> Sample {
     let planted = vec![(0, Number::Of(1e30)), (37, Number::Of(-1e30)), (200, Number::Nan)];
     let patched = Field::Planted(Box::new(Field::Continents(Number::Of(-9999.0))), planted);
     let field = Field::Slabs(vec![patched, Field::AnyScale]);
-    let config = Config { mode: Mode::Turbo, fill: Some(-9999.0), ..Config::new(ErrorBound::Absolute(1e-2)) };
+    let config = Config { mode: Mode::Turbo, fill: Some(-9999.0), ..paper(ErrorBound::Absolute(1e-2)) };
     let sample = Sample::new::<f64>("packed tiles f64 with fill, escapes and raw tiles", &[9, 9, 10], &field, config);
     let chunk = &inspect(&sample.archive).unwrap().chunks[0];
     assert!(chunk.masked_values > 0 && chunk.patched_values > 0 && chunk.raw_tiles > 0, "{chunk:?}");
@@ -126,7 +127,7 @@ fn packed_f64() -> Sample {
 }
 
 fn packed_line_f32() -> Sample {
-    let config = Config { mode: Mode::Turbo, ..Config::new(ErrorBound::Absolute(0.05)) };
+    let config = Config { mode: Mode::Turbo, ..paper(ErrorBound::Absolute(0.05)) };
     Sample::new::<f32>("packed tiles f32, 1-D", &[9001], &Field::Rough(0.1), config)
 }
 

@@ -4,7 +4,7 @@ mod support;
 
 use bmgard::{BackendChoice, Config, ErrorBound, ErrorBudget, Mode, Value};
 use proptest::prelude::*;
-use support::cases::greatest_levels;
+use support::cases::{greatest_levels, paper};
 use support::fields::{Field, Number, ODD_NUMBERS};
 
 /// Shapes of 1 to 4 dimensions and at most about 5000 values.
@@ -70,7 +70,7 @@ fn configs() -> impl Strategy<Value = Config> {
         fill,
         max_chunk_bytes,
         backend: BackendChoice::Cpu,
-        ..Config::new(bound)
+        ..paper(bound)
     })
 }
 

@@ -5,6 +5,11 @@ use bmgard::{Config, ErrorBudget, Mode};
 
 use super::fields::{Field, Number, ODD_NUMBERS};
 
+/// The default settings of mode paper, which knows the most settings.
+pub fn paper(bound: bmgard::ErrorBound) -> Config {
+    Config { mode: Mode::Paper, ..Config::new(bound) }
+}
+
 /// A field to compress, and how.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -63,7 +68,7 @@ fn join(shape: &[u64]) -> String {
 fn lengths() -> Vec<Case> {
     let mut out = Vec::new();
     for n in 1..=64 {
-        let mut add = |what: &str, field, bound| out.push(case("lengths", format!("{n}-{what}"), &[n], field, Config::new(bound)));
+        let mut add = |what: &str, field, bound| out.push(case("lengths", format!("{n}-{what}"), &[n], field, paper(bound)));
         add("waves", Field::Waves, RelativeToRange(1e-3));
         add("noise", Field::Noise, RelativeToMax(1e-2));
         add("odd", Field::Cycle([&ODD_NUMBERS[..], &[Number::Of(1.5), Number::Of(1.25)]].concat()), Absolute(1e-3));
@@ -114,15 +119,14 @@ fn shapes() -> Vec<Case> {
     ];
     let mut out = Vec::new();
     for shape in list {
-        let mut add =
-            |what: &str, field, bound| out.push(case("shapes", format!("{}-{what}", join(shape)), shape, field, Config::new(bound)));
+        let mut add = |what: &str, field, bound| out.push(case("shapes", format!("{}-{what}", join(shape)), shape, field, paper(bound)));
         add("waves", Field::Waves, RelativeToRange(1e-3));
         add("rough", Field::Rough(0.05), Absolute(1e-2));
         add("noise", Field::Noise, RelativeToMax(1e-4));
         add("spikes", Field::Spikes(11, Number::Nan), Absolute(1e-3));
     }
     for shape in [&[513, 513, 1][..], &[83, 91, 101], &[100_003]] {
-        out.push(case("shapes", format!("{}-rough", join(shape)), shape, Field::Rough(1e-3), Config::new(RelativeToRange(1e-3))));
+        out.push(case("shapes", format!("{}-rough", join(shape)), shape, Field::Rough(1e-3), paper(RelativeToRange(1e-3))));
     }
     out
 }
@@ -142,11 +146,11 @@ fn positions() -> Vec<Case> {
                 Field::Planted(Box::new(Field::Waves), ODD_NUMBERS.iter().enumerate().map(|(i, &n)| (place(i), n)).collect())
             };
             let name = format!("{dims}d-{position}");
-            out.push(case("positions", &name, shape, planted(if dims == 3 { 73 } else { 1 }), Config::new(Absolute(1e-3))));
+            out.push(case("positions", &name, shape, planted(if dims == 3 { 73 } else { 1 }), paper(Absolute(1e-3))));
             if dims < 3 {
                 for number in ODD_NUMBERS {
                     let field = Field::Planted(Box::new(Field::Waves), vec![(position, number)]);
-                    out.push(case("positions", format!("{name}-{number:?}"), shape, field, Config::new(RelativeToMax(1e-4))));
+                    out.push(case("positions", format!("{name}-{number:?}"), shape, field, paper(RelativeToMax(1e-4))));
                 }
             }
         }
@@ -162,13 +166,13 @@ fn constants() -> Vec<Case> {
         for number in &numbers {
             for bound in [Absolute(1e-3), RelativeToMax(1e-3), RelativeToRange(1e-3)] {
                 let what = format!("{}-{number:?}-{bound:?}", join(shape));
-                out.push(case("constants", what, shape, Field::Constant(*number), Config::new(bound)));
+                out.push(case("constants", what, shape, Field::Constant(*number), paper(bound)));
             }
         }
     }
     let shape = [17, 20, 9];
-    let with_fill = |fill| Config { fill: Some(fill), ..Config::new(RelativeToRange(1e-3)) };
-    let plain = || Config::new(RelativeToRange(1e-3));
+    let with_fill = |fill| Config { fill: Some(fill), ..paper(RelativeToRange(1e-3)) };
+    let plain = || paper(RelativeToRange(1e-3));
     let mixture = |numbers: &[Number]| Field::Cycle(numbers.to_vec());
     use Number::{Infinity, Nan, NegativeInfinity, NegativeNan, NegativeZero, Of, SignallingNan};
     for (what, field, config) in [
@@ -195,18 +199,18 @@ fn bounds() -> Vec<Case> {
     for value in values {
         for bound in [Absolute(value), RelativeToMax(value), RelativeToRange(value)] {
             for (what, field) in [("rough", Field::Rough(1e-3)), ("any scale", Field::AnyScale), ("tiny", Field::Scaled(1e-38))] {
-                out.push(case("bounds", format!("{what}-{bound:?}"), &[12, 11, 17], field, Config::new(bound)));
+                out.push(case("bounds", format!("{what}-{bound:?}"), &[12, 11, 17], field, paper(bound)));
             }
         }
     }
     // One value in a thousand and less: f32 cannot hold these to 1e-2 once it has rounded them.
     for shape in [&[99_999][..], &[300, 333]] {
-        out.push(case("bounds", format!("ramp-{}", join(shape)), shape, Field::Ramp(1.0, 100_000.0), Config::new(Absolute(1e-2))));
+        out.push(case("bounds", format!("ramp-{}", join(shape)), shape, Field::Ramp(1.0, 100_000.0), paper(Absolute(1e-2))));
     }
     for bound in [0.5, 1.0, 2.0, 0.125] {
         for shape in [&[3000][..], &[40, 50], &[16, 17, 18]] {
             let name = format!("ties-{}-{bound}", join(shape));
-            out.push(case("bounds", name, shape, Field::OddMultiples(bound), Config::new(Absolute(bound))));
+            out.push(case("bounds", name, shape, Field::OddMultiples(bound), paper(Absolute(bound))));
         }
     }
     out
@@ -231,22 +235,16 @@ fn extremes() -> Vec<Case> {
                 [Absolute(1e-10), Absolute(1.0), RelativeToMax(1e-3), RelativeToRange(1e-3), Absolute(f64::MAX), RelativeToMax(2.0)]
             {
                 for error_budget in [ErrorBudget::Tight, ErrorBudget::Mgard] {
-                    let config = Config { error_budget, ..Config::new(bound) };
+                    let config = Config { error_budget, ..paper(bound) };
                     out.push(case("extremes", format!("{}-{what}-{bound:?}-{error_budget:?}", join(shape)), shape, field.clone(), config));
                 }
             }
         }
     }
-    let huge = Config::new(Absolute(1e-10));
+    let huge = paper(Absolute(1e-10));
     out.push(case("extremes", "1e30 at 1e-10", &[20, 20, 20], Field::Scaled(1e30), huge.clone()));
-    out.push(case(
-        "extremes",
-        "integers of 2^24 and more at 0.5",
-        &[5000],
-        Field::Ramp(16_777_216.0, 33_554_432.0),
-        Config::new(Absolute(0.5)),
-    ));
-    out.push(case("extremes", "an offset of 1e15", &[5000], Field::Ramp(1e15, 1e15 + 1e4), Config::new(Absolute(0.25))));
+    out.push(case("extremes", "integers of 2^24 and more at 0.5", &[5000], Field::Ramp(16_777_216.0, 33_554_432.0), paper(Absolute(0.5))));
+    out.push(case("extremes", "an offset of 1e15", &[5000], Field::Ramp(1e15, 1e15 + 1e4), paper(Absolute(0.25))));
     out
 }
 
@@ -283,14 +281,14 @@ fn levels() -> Vec<Case> {
                     local_levels: Some(local),
                     global_levels: Some(global),
                     error_budget: BUDGETS[(local + global) as usize % 3],
-                    ..Config::new(RelativeToRange(1e-4))
+                    ..paper(RelativeToRange(1e-4))
                 };
                 out.push(case("levels", format!("{}-L{local}-M{global}", join(shape)), shape, Field::Rough(1e-3), config));
             }
         }
     }
     for (what, local_levels, global_levels) in [("only L", Some(2), None), ("only M", None, Some(3)), ("neither", Some(0), Some(0))] {
-        let config = Config { local_levels, global_levels, ..Config::new(RelativeToMax(1e-3)) };
+        let config = Config { local_levels, global_levels, ..paper(RelativeToMax(1e-3)) };
         out.push(case("levels", what, &[30, 41, 29], Field::Spikes(17, Number::Infinity), config));
     }
     out
@@ -302,7 +300,7 @@ fn budgets() -> Vec<Case> {
         for shape in [&[5000][..], &[90, 70], &[24, 30, 33]] {
             for value in [1e-1, 1e-3, 1e-5, 1e-7, 1e-11] {
                 for (what, field) in [("waves", Field::Waves), ("noise", Field::Noise), ("rough", Field::Rough(1e-3))] {
-                    let config = Config { error_budget, ..Config::new(RelativeToRange(value)) };
+                    let config = Config { error_budget, ..paper(RelativeToRange(value)) };
                     out.push(case("budgets", format!("{error_budget:?}-{}-{value}-{what}", join(shape)), shape, field, config));
                 }
             }
@@ -332,7 +330,7 @@ fn chunks() -> Vec<Case> {
     for shape in list {
         for max_chunk_bytes in [4096, 5001, 10_000, 1 << 16] {
             for (what, field) in [("rough", Field::Rough(1e-3)), ("continents", Field::Continents(Number::Of(1e20)))] {
-                let config = Config { max_chunk_bytes, fill: Some(1e20), ..Config::new(RelativeToRange(1e-3)) };
+                let config = Config { max_chunk_bytes, fill: Some(1e20), ..paper(RelativeToRange(1e-3)) };
                 out.push(case("chunks", format!("{}-{max_chunk_bytes}-{what}", join(shape)), shape, field, config));
             }
         }
@@ -351,14 +349,13 @@ fn chunks() -> Vec<Case> {
     };
     for (shape, max_chunk_bytes) in [(&[61, 16, 16][..], 1 << 13), (&[61, 16, 16], 4096), (&[100, 64], 4096), (&[64, 9, 9], 1 << 13)] {
         for fill in [None, Some(-1.0)] {
-            let config = Config { max_chunk_bytes, fill, ..Config::new(Absolute(1e-3)) };
+            let config = Config { max_chunk_bytes, fill, ..paper(Absolute(1e-3)) };
             out.push(case("chunks", format!("all kinds-{}-{max_chunk_bytes}-{fill:?}", join(shape)), shape, kinds(), config));
         }
     }
     // Explicit levels hold for the first chunk; thinner ones get as many as fit.
     for (local, global) in [(1, 2), (1, 0), (0, 3)] {
-        let config =
-            Config { max_chunk_bytes: 8192, local_levels: Some(local), global_levels: Some(global), ..Config::new(RelativeToMax(1e-4)) };
+        let config = Config { max_chunk_bytes: 8192, local_levels: Some(local), global_levels: Some(global), ..paper(RelativeToMax(1e-4)) };
         out.push(case("chunks", format!("levels-L{local}-M{global}"), &[26, 18, 17], Field::Waves, config));
     }
     out
@@ -389,7 +386,7 @@ fn fill() -> Vec<Case> {
             ("with NaN and infinities", -1.0, Field::Cycle(vec![Of(-1.0), Nan, Infinity, Of(4.0), Of(4.5), Of(3.0), Of(5.5)])),
         ] {
             for bound in [Absolute(1e-3), RelativeToMax(1e-3), RelativeToRange(1e-2)] {
-                let config = Config { fill: Some(fill), ..Config::new(bound) };
+                let config = Config { fill: Some(fill), ..paper(bound) };
                 out.push(case("fill", format!("{}-{what}-{bound:?}", join(shape)), shape, field.clone(), config));
             }
         }
@@ -401,9 +398,8 @@ fn fill() -> Vec<Case> {
 fn coding() -> Vec<Case> {
     use Number::Of;
     let mut out = Vec::new();
-    let mut add = |what: &str, shape: &[u64], field, bound| {
-        out.push(case("coding", format!("{what}-{}", join(shape)), shape, field, Config::new(bound)))
-    };
+    let mut add =
+        |what: &str, shape: &[u64], field, bound| out.push(case("coding", format!("{what}-{}", join(shape)), shape, field, paper(bound)));
     for shape in [&[1][..], &[2], &[7], &[1000], &[20, 21], &[20, 20, 20], &[70_001], &[30, 3000]] {
         add("random bits", shape, Field::RandomBits, Absolute(1e-3));
         add("random bits, relative", shape, Field::RandomBits, RelativeToMax(1e-3));
@@ -471,18 +467,18 @@ fn tiles() -> Vec<Case> {
                 let config = Config { mode: Mode::Fast, tile: Some(tile.parse().unwrap()), ..config };
                 out.push(case("tiles", format!("{tile}-{}-{what}", join(shape)), shape, field, config));
             };
-            let fill = |value, bound| Config { fill: Some(value), ..Config::new(bound) };
-            add("waves", Field::Waves, Config::new(RelativeToRange(1e-3)));
-            add("waves, loose", Field::Waves, Config::new(RelativeToRange(0.2)));
-            add("rough", Field::Rough(1e-2), Config::new(Absolute(1e-3)));
-            add("noise", Field::Noise, Config::new(RelativeToRange(1e-7)));
-            add("an offset", Field::Ramp(1e5, 1.01e5), Config::new(Absolute(0.004)));
-            add("spikes", Field::Spikes(50, Number::Of(1e30)), Config::new(Absolute(1e-3)));
+            let fill = |value, bound| Config { fill: Some(value), ..paper(bound) };
+            add("waves", Field::Waves, paper(RelativeToRange(1e-3)));
+            add("waves, loose", Field::Waves, paper(RelativeToRange(0.2)));
+            add("rough", Field::Rough(1e-2), paper(Absolute(1e-3)));
+            add("noise", Field::Noise, paper(RelativeToRange(1e-7)));
+            add("an offset", Field::Ramp(1e5, 1.01e5), paper(Absolute(0.004)));
+            add("spikes", Field::Spikes(50, Number::Of(1e30)), paper(Absolute(1e-3)));
             add("continents", Field::Continents(Number::Of(1e36)), fill(1e36, RelativeToRange(1e-3)));
             add("continents of 0", Field::Continents(Number::Of(0.0)), fill(0.0, RelativeToRange(1e-2)));
-            add("holes", Field::Spikes(7, Number::SignallingNan), Config::new(RelativeToMax(1e-4)));
-            add("raw tiles", Field::Slabs(vec![Field::Waves, Field::AnyScale]), Config::new(Absolute(1e-3)));
-            add("chunks", Field::Rough(1e-3), Config { max_chunk_bytes: 40_000, ..Config::new(Absolute(1e-3)) });
+            add("holes", Field::Spikes(7, Number::SignallingNan), paper(RelativeToMax(1e-4)));
+            add("raw tiles", Field::Slabs(vec![Field::Waves, Field::AnyScale]), paper(Absolute(1e-3)));
+            add("chunks", Field::Rough(1e-3), Config { max_chunk_bytes: 40_000, ..paper(Absolute(1e-3)) });
         }
     }
     out
@@ -524,23 +520,23 @@ fn packed() -> Vec<Case> {
         let mut add = |what: &str, field: Field, config: Config| {
             out.push(case("packed", format!("{}-{what}", join(shape)), shape, field, Config { mode: Mode::Turbo, ..config }));
         };
-        let fill = |value, bound| Config { fill: Some(value), ..Config::new(bound) };
-        add("waves", Field::Waves, Config::new(RelativeToRange(1e-3)));
-        add("waves, loose", Field::Waves, Config::new(RelativeToRange(0.2)));
-        add("rough", Field::Rough(1e-2), Config::new(Absolute(1e-3)));
-        add("noise, few bits", Field::Noise, Config::new(Absolute(0.2)));
-        add("noise", Field::Noise, Config::new(RelativeToRange(1e-4)));
-        add("noise, wide", Field::Noise, Config::new(Absolute(2e-5)));
-        add("noise, wider", Field::Noise, Config::new(RelativeToRange(1e-7)));
-        add("an offset", Field::Ramp(1e5, 1.01e5), Config::new(Absolute(0.004)));
-        add("spikes", Field::Spikes(50, Number::Of(1e30)), Config::new(Absolute(1e-3)));
-        add("spikes far apart", Field::Spikes(1009, Number::Of(-300.0)), Config::new(Absolute(1e-3)));
+        let fill = |value, bound| Config { fill: Some(value), ..paper(bound) };
+        add("waves", Field::Waves, paper(RelativeToRange(1e-3)));
+        add("waves, loose", Field::Waves, paper(RelativeToRange(0.2)));
+        add("rough", Field::Rough(1e-2), paper(Absolute(1e-3)));
+        add("noise, few bits", Field::Noise, paper(Absolute(0.2)));
+        add("noise", Field::Noise, paper(RelativeToRange(1e-4)));
+        add("noise, wide", Field::Noise, paper(Absolute(2e-5)));
+        add("noise, wider", Field::Noise, paper(RelativeToRange(1e-7)));
+        add("an offset", Field::Ramp(1e5, 1.01e5), paper(Absolute(0.004)));
+        add("spikes", Field::Spikes(50, Number::Of(1e30)), paper(Absolute(1e-3)));
+        add("spikes far apart", Field::Spikes(1009, Number::Of(-300.0)), paper(Absolute(1e-3)));
         add("continents", Field::Continents(Number::Of(1e36)), fill(1e36, RelativeToRange(1e-3)));
         add("continents of 0", Field::Continents(Number::Of(0.0)), fill(0.0, RelativeToRange(1e-2)));
-        add("holes", Field::Spikes(7, Number::SignallingNan), Config::new(RelativeToMax(1e-4)));
-        add("a hole", Field::Planted(Box::new(Field::Waves), vec![(1, Number::SignallingNan)]), Config::new(Absolute(1e-3)));
-        add("raw tiles", Field::Slabs(vec![Field::Waves, Field::AnyScale]), Config::new(Absolute(1e-3)));
-        add("chunks", Field::Rough(1e-3), Config { max_chunk_bytes: 20_000, ..Config::new(Absolute(1e-3)) });
+        add("holes", Field::Spikes(7, Number::SignallingNan), paper(RelativeToMax(1e-4)));
+        add("a hole", Field::Planted(Box::new(Field::Waves), vec![(1, Number::SignallingNan)]), paper(Absolute(1e-3)));
+        add("raw tiles", Field::Slabs(vec![Field::Waves, Field::AnyScale]), paper(Absolute(1e-3)));
+        add("chunks", Field::Rough(1e-3), Config { max_chunk_bytes: 20_000, ..paper(Absolute(1e-3)) });
     }
     out
 }

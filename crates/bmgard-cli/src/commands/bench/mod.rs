@@ -61,6 +61,10 @@ impl<T> Rival for T {}
 
 fn measure<T: Element + Rival>(args: &BenchArgs, config: &Config, source: String, values: Vec<T>, shape: &Shape) -> Outcome<Report> {
     let mut config = config.clone();
+    if args.stages && args.encoding.mode.is_none() {
+        // The mode whose stages can be told apart.
+        config.mode = bmgard::Mode::Paper;
+    }
     args.encoding.find_fill(&mut config, &values);
     let config = &config;
     let extremes = Comparison::new(&values, &values, None, config.fill)?;
