@@ -123,16 +123,12 @@ impl Piece {
     }
 }
 
-/// Adds (exclusive or) to `raw` the remainder of a range of bytes, which [`bmgard_core::crc::finish`] makes the CRC-32. A warp works on a
-/// piece of 16 KiB, counted from the range's end.
-///
-/// Grid: ceil(len / 131072) blocks; block: 256 threads. Shared memory: 4128 bytes, static.
+/// What a block of [`checksum`] does, the `block`-th.
 ///
 /// # Safety
-///
-/// `bytes` points to `len` bytes, at any byte address, fewer than 2^46, which nothing writes meanwhile; `raw` to a value that was 0.
-#[kernel(max_threads = CHECKSUM_BLOCK)]
-pub unsafe fn checksum(bytes: *const u8, len: u64, raw: *mut u32) {
+/// As there.
+#[inline(always)]
+pub(crate) unsafe fn checksum_block(bytes: *const u8, len: u64, block: u32, raw: *mut u32) {
     let table = shared_array![u32; ADVANCE_ENTRIES];
     let sums = shared_array![u32; 8];
     let t = thread::thread_idx_x();
@@ -144,7 +140,7 @@ pub unsafe fn checksum(bytes: *const u8, len: u64, raw: *mut u32) {
             i += CHECKSUM_BLOCK as usize;
         }
         thread::sync_threads();
-        let number = thread::block_idx_x() * WARPS + t / 32;
+        let number = block * WARPS + t / 32;
         let mut sum = 0;
         if number as u64 * PIECE < len {
             sum = piece_remainder(Piece::new(bytes as usize, len as usize, number).remainder(table), number);
@@ -161,6 +157,20 @@ pub unsafe fn checksum(bytes: *const u8, len: u64, raw: *mut u32) {
             atomic_fetch_xor_relaxed_u32_device(raw, sum);
         }
     }
+}
+
+/// Adds (exclusive or) to `raw` the remainder of a range of bytes, which [`bmgard_core::crc::finish`] makes the CRC-32. A warp works on a
+/// piece of 16 KiB, counted from the range's end.
+///
+/// Grid: ceil(len / 131072) blocks; block: 256 threads. Shared memory: 4128 bytes, static.
+///
+/// # Safety
+///
+/// `bytes` points to `len` bytes, at any byte address, fewer than 2^46, which nothing writes meanwhile; `raw` to a value that was 0.
+#[kernel(max_threads = CHECKSUM_BLOCK)]
+pub unsafe fn checksum(bytes: *const u8, len: u64, raw: *mut u32) {
+    // SAFETY: the caller's.
+    unsafe { checksum_block(bytes, len, thread::block_idx_x(), raw) }
 }
 
 /// Threads of a block that moves segments.

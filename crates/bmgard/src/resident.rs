@@ -5,11 +5,12 @@ use std::time::Instant;
 use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice};
 
 use crate::archive::{ChunkHeader, Directory, write_table};
+use crate::backend::FieldStatistics;
 use crate::backend::cuda::{Buffer, Cuda, Place};
 use crate::compressor::{check_len, check_type, prepare};
 use crate::engine::Engine;
 use crate::plan::{ChunkGrid, Dims, count, dimensions};
-use crate::{Compressor, Error, Result, Shape, Summary, Value};
+use crate::{Compressor, Error, ErrorBound, Mode, Result, Shape, Summary, Value};
 
 /// Device memory that a compressor has allocated and keeps for the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +117,12 @@ impl Compressor {
         let cuda = self.cuda()?;
         check_len(shape, values.len())?;
         let whole = Cuda::borrow::<T>(raw(values), values.len());
-        let (field, header) = prepare(&config, shape, |fill| cuda.statistics_of(&whole, fill))?;
+        // Mode turbo sees special values as it codes.
+        let unknown = config.mode == Mode::Turbo && config.fill.is_none() && matches!(config.error_bound, ErrorBound::Absolute(_));
+        let (field, header) = prepare(&config, shape, |fill| match unknown {
+            true => Ok(FieldStatistics { min_max: None, specials: FieldStatistics::<T>::UNKNOWN }),
+            false => cuda.statistics_of(&whole, fill),
+        })?;
         let grid = header.grid;
         let header = header.write();
         let mut table = vec![(0, 0); grid.len() as usize];
@@ -127,7 +133,7 @@ impl Compressor {
             let (origin, dims) = grid.chunk_box(index as u64);
             let chunk = ChunkValues::new(cuda, raw(values), &grid, origin, dims)?;
             chunk.gather(cuda)?;
-            let statistics = if grid.len() == 1 { field.statistics } else { cuda.statistics_of(&chunk.values, field.fill)? };
+            let statistics = if grid.len() == 1 || unknown { field.statistics } else { cuda.statistics_of(&chunk.values, field.fill)? };
             let place = Place {
                 address: start + at,
                 room: room.checked_sub(at).ok_or(Error::OutputTooSmall { missing: at.saturating_sub(room) })?,

@@ -34,6 +34,10 @@ impl<T> Default for FieldStatistics<T> {
 }
 
 impl<T: Value> FieldStatistics<T> {
+    /// The number of special values where nobody has looked yet, and the bound does not ask for the others either.
+    #[cfg(feature = "cuda")]
+    pub(crate) const UNKNOWN: u64 = u64::MAX;
+
     #[inline(always)]
     pub(crate) fn include(&mut self, low: T, high: T) {
         self.min_max = Some(match self.min_max {
@@ -169,7 +173,7 @@ pub(crate) trait Backend<T: Value> {
         closed::decode_chunk(shape, dims, chunk, out)
     }
 
-    /// Codes a chunk in packed tiles: on the CPU, whatever the backend.
+    /// Codes a chunk in packed tiles.
     fn code_packed(&mut self, task: &packed::Task<'_, T>) -> Result<closed::CodedChunk> {
         Ok(packed::code_chunk(task))
     }

@@ -153,10 +153,10 @@ impl<T: Real> Program<T> {
 
 /// The programs of a chunk's tiles.
 #[derive(Clone, Debug)]
-pub(super) struct Programs<T>(Vec<Program<T>>);
+pub(crate) struct Programs<T>(Vec<Program<T>>);
 
 impl<T: Real> Programs<T> {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         let mut programs = Vec::new();
         // Along each axis, tiles are of full size but for the last.
         let along = |axis: usize| {
@@ -183,5 +183,60 @@ impl<T: Real> Programs<T> {
 
     pub(super) fn get(&self, index: usize) -> &Program<T> {
         &self.0[index]
+    }
+
+    /// All programs as `kernels_gpu::packed::Table`s, one after the other.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn tables(&self, shape: PackedShape) -> Vec<u64>
+    where
+        T: bytemuck::Pod,
+    {
+        let mut out = Vec::new();
+        self.0.iter().for_each(|program| program.write_table(shape, &mut out));
+        bytemuck::pod_collect_to_vec(&out)
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl<T: Real + bytemuck::Pod> Program<T> {
+    fn write_table(&self, shape: PackedShape, out: &mut Vec<u8>) {
+        const STAGES: usize = 31;
+        let padded = |bytes: Vec<u8>, len: usize| {
+            assert!(bytes.len() <= len);
+            let zeros = vec![0; len - bytes.len()];
+            [bytes, zeros].concat()
+        };
+        let weights = self.steps.iter().flat_map(|step| bytemuck::bytes_of(&step.weights).to_vec()).collect();
+        let step = |step: &Step<T>| {
+            let kind = match step.stencil.map(|stencil| (stencil.before2, stencil.after2)) {
+                None => 0,
+                Some((0, 0)) => 1,
+                Some((0, _)) => 2,
+                Some((_, 0)) => 3,
+                Some(_) => 4,
+            };
+            let [a, b, c, d] = step.from;
+            [step.slot, a, b, c, d, kind, 0, 0]
+        };
+        let steps = self.steps.iter().flat_map(step).flat_map(u16::to_le_bytes).collect();
+        let indices = |n: usize| 0..n as u32;
+        let [nz, ny, nx] = self.extents;
+        let places = indices(nz).flat_map(|z| indices(ny).flat_map(move |y| indices(nx).map(move |x| z << 24 | y << 19 | x << 9)));
+        let nodes = places.zip(self.nodes()).flat_map(|(place, slot)| (place | slot as u32).to_le_bytes()).collect();
+        let stage = |index: usize| shape.stage(shape.node(self.steps[index].slot.into()));
+        let ends: Vec<u32> =
+            (1..=self.steps.len()).filter(|&end| end == self.steps.len() || stage(end) != stage(end - 1)).map(|end| end as u32).collect();
+        let stages = ends.len() as u32;
+        let stage_ends = ends.into_iter().flat_map(u32::to_le_bytes).collect();
+        let mut exists = [0u32; TILE_NODES / 32];
+        self.order.iter().for_each(|slot| exists[usize::from(slot / 32)] |= 1 << (slot % 32));
+        out.extend(padded(weights, 4 * TILE_NODES * size_of::<T>()));
+        out.extend(padded(steps, 16 * TILE_NODES));
+        out.extend(padded(nodes, 4 * TILE_NODES));
+        out.extend(padded(stage_ends, 4 * STAGES));
+        out.extend(stages.to_le_bytes());
+        out.extend(exists.into_iter().flat_map(u32::to_le_bytes));
+        out.extend(padded(self.order.iter().flat_map(|slot| slot.to_le_bytes()).collect(), 2 * TILE_NODES));
+        out.extend(self.group_ends.into_iter().flat_map(u16::to_le_bytes));
     }
 }

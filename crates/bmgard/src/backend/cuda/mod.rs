@@ -8,6 +8,7 @@ mod event;
 mod levels;
 mod mail;
 mod memory;
+mod packed;
 mod resident;
 mod selftest;
 mod stages;
@@ -64,6 +65,8 @@ pub(crate) struct Cuda {
     pool: Arc<Pool>,
     /// Tables of dimensions that were solved along, by length and bytes of a value.
     tables: RefCell<Vec<Tables>>,
+    /// What kernels of packed tiles look up.
+    packed: RefCell<Vec<packed::Tables>>,
     staging: Staging,
     mail: Mail,
     stream: Stream,
@@ -191,6 +194,7 @@ impl Cuda {
         let mut cuda = Self {
             pool: Arc::default(),
             tables: RefCell::default(),
+            packed: RefCell::default(),
             staging: Staging::default(),
             mail: Mail::new()?,
             stream: stream()?,

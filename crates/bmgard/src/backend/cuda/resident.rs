@@ -129,6 +129,9 @@ impl Cuda {
         statistics: &FieldStatistics<T>,
         place: Place,
     ) -> Result<Placed> {
+        if field.packed && statistics.specials == FieldStatistics::<T>::UNKNOWN {
+            return self.place_packed_or_finish(field, dims, values, place);
+        }
         let uniform = statistics.min_max.is_none_or(|(min, max)| min == max);
         if statistics.specials > 0 || uniform || field.fill.is_some_and(|fill| may_decode_to(fill, field)) {
             return self.place_by_host(field, dims, values, place);
@@ -136,9 +139,8 @@ impl Cuda {
         if field.bound <= 0.0 {
             return self.place_raw(values, place);
         }
-        // There are no kernels for packed tiles: the CPU codes them.
         if field.packed {
-            return self.place_by_host(field, dims, values, place);
+            return self.place_packed_or_finish(field, dims, values, place);
         }
         let placed = match field.tile {
             Some(shape) => self.place_closed(field, shape, dims, values, place),
@@ -146,6 +148,20 @@ impl Cuda {
         };
         if placed.is_err() {
             // What is queued must not outlive the memory that it works in.
+            self.finish_all()?;
+        }
+        placed
+    }
+
+    fn place_packed_or_finish<T: Value + DeviceValue>(
+        &mut self,
+        field: &FieldPlan<T>,
+        dims: Dims,
+        values: &Buffer<T>,
+        place: Place,
+    ) -> Result<Placed> {
+        let placed = self.place_packed(field, dims, values, place);
+        if placed.is_err() {
             self.finish_all()?;
         }
         placed
@@ -313,6 +329,16 @@ impl Cuda {
             ChunkKind::Closed if header.section(SectionId::MaskValues).is_none() => {
                 let restored = self.restore_closed(dims, &header, address, values, &spans);
                 match restored {
+                    Ok(true) => Ok(()),
+                    Ok(false) => self.restore_by_host(dims, d, header, address, values),
+                    Err(error) => {
+                        self.finish_all()?;
+                        Err(error)
+                    }
+                }
+            }
+            ChunkKind::Packed if header.section(SectionId::MaskValues).is_none() => {
+                match self.restore_packed(dims, d, &header, address, values, &spans) {
                     Ok(true) => Ok(()),
                     Ok(false) => self.restore_by_host(dims, d, header, address, values),
                     Err(error) => {

@@ -16,11 +16,14 @@ pub(super) fn run(cuda: &mut Cuda) -> std::result::Result<(), String> {
     for dims in [[11, 18, 37], [1, 26, 45], [1, 1, 700]] {
         // Symbols in half their width, and in full.
         for range in [Some((-2.0, 2.0)), None] {
-            both::<f32>(cuda, dims, range, None).and_then(|()| both::<f64>(cuda, dims, range, None))?;
+            both::<f32>(cuda, dims, range, None, false).and_then(|()| both::<f64>(cuda, dims, range, None, false))?;
         }
     }
     for (dims, tile) in [([18, 20, 37], TileShape::CUBE), ([1, 66, 90], TileShape::SQUARE), ([1, 1, 4500], TileShape::LINE)] {
-        both::<f32>(cuda, dims, None, Some(tile)).and_then(|()| both::<f64>(cuda, dims, None, Some(tile)))?;
+        both::<f32>(cuda, dims, None, Some(tile), false).and_then(|()| both::<f64>(cuda, dims, None, Some(tile), false))?;
+    }
+    for dims in [[9, 18, 150], [1, 37, 70], [1, 1, 1500]] {
+        both::<f32>(cuda, dims, None, None, true).and_then(|()| both::<f64>(cuda, dims, None, None, true))?;
     }
     Ok(())
 }
@@ -30,8 +33,19 @@ fn both<T: Value + DeviceValue>(
     dims: Dims,
     range: Option<(f64, f64)>,
     tile: Option<TileShape>,
+    packed: bool,
 ) -> std::result::Result<(), String> {
-    let name = format!("{} {dims:?}{}", T::DTYPE, if tile.is_some() { " in closed tiles" } else { "" });
+    let name = format!(
+        "{} {dims:?}{}",
+        T::DTYPE,
+        if tile.is_some() {
+            " in closed tiles"
+        } else if packed {
+            " in packed tiles"
+        } else {
+            ""
+        }
+    );
     let d = crate::plan::dimensions(dims);
     let values: Vec<T> = (0..count(dims)).map(|i| sample(i)).collect();
     let plan = FieldPlan {
@@ -42,7 +56,7 @@ fn both<T: Value + DeviceValue>(
         fill: None,
         statistics: FieldStatistics { min_max: range.map(|(min, max)| (T::from_f64(min), T::from_f64(max))), specials: 0 },
         tile,
-        packed: false,
+        packed,
     };
     let differs = |what: &str| Err(format!("{what} of {name} are not the CPU's"));
     let error = |error: crate::Error| format!("{name}: {error}");

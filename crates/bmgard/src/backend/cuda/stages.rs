@@ -22,6 +22,7 @@ use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, FieldStatistics, Stream, Verdict};
 use crate::closed;
 use crate::huffman::{Codebook, Histogram, MAX_LENGTH};
+use crate::packed;
 use crate::patch::Patches;
 use crate::plan::{CLASSES, ChunkPlan, Dims, Level, LevelKind, count};
 use crate::special::Mask;
@@ -384,6 +385,14 @@ impl<T: Value + DeviceValue> Backend<T> for Cuda {
 
     fn decode_tiles(&mut self, shape: TileShape, dims: Dims, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
         self.decode_closed(shape, dims, chunk, out)
+    }
+
+    fn code_packed(&mut self, task: &packed::Task<'_, T>) -> Result<closed::CodedChunk> {
+        self.code_packed_tiles(task)
+    }
+
+    fn decode_packed(&mut self, dims: Dims, d: usize, chunk: &Chunk<'_>, out: &mut [T]) -> Result<()> {
+        self.decode_packed_chunk(dims, d, chunk, out)
     }
 
     fn finish(&mut self) -> Result<()> {
