@@ -10,7 +10,7 @@ use bmgard_core::closed::rice::{
     unfold, unpack,
 };
 use cuda_std::atomic::intrinsics::{atomic_fetch_add_relaxed_u32_device, atomic_fetch_or_relaxed_u32_device};
-use cuda_std::intrinsics::funnel_shift_right;
+use cuda_std::intrinsics::{funnel_shift_left, funnel_shift_right};
 use cuda_std::prelude::*;
 
 use crate::closed::{Tile, Tiles};
@@ -28,53 +28,59 @@ const WINDOW: usize = 256;
 const QUOTIENTS: usize = TILE_NODES + 16;
 /// Bits before the fields of live blocks.
 const HEADER: u32 = 1 + BLOCKS as u32 + PARAMETER_BITS;
-/// Quads that do not fit in 16 bits.
+/// The greatest parameter with which four low parts fit in a word, and folded symbols that are not capped in 16 bits.
+const SHORT: u32 = 8;
+/// Symbols do not fit in their type.
 const DOES_NOT_FIT: u32 = 2;
+
+/// Four symbols, loaded and stored at once.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Four([i32; 4]);
+
+/// Two pairs of symbols of 16 bits, likewise.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Pairs([u32; 2]);
 
 /// How symbols lie in memory.
 trait Stored: Copy + 'static {
+    /// Four of them.
+    type Quad: Copy;
+    /// No symbol.
+    const NONE: Self::Quad;
     /// Stands for a value that is stored exactly.
     const ESCAPED: i32;
-    /// A folded symbol of at least this many is [`Stored::ESCAPED`], or may be: which one is looked at then.
-    const MAY_BE_ESCAPED: u32;
     /// Folded symbols above this do not fit.
     const GREATEST: u32;
 
-    /// # Safety
-    /// `ptr` points to four of them, aligned to all their bytes.
-    unsafe fn load_quad(ptr: *const Self) -> [i32; 4];
-
-    /// # Safety
-    /// As above.
-    unsafe fn store_quad(ptr: *mut Self, quad: [i32; 4]);
-
     fn new(symbol: i32) -> Self;
 
-    /// The sum over all lanes of the sums of four folded symbols.
+    /// The symbols one by one.
+    fn symbols(quad: Self::Quad) -> [i32; 4];
+
+    /// The symbols folded.
+    fn fold(quad: Self::Quad) -> [u32; 4];
+
+    /// A number that is 0 if the folded symbols are, and whether some of them may be [`Stored::ESCAPED`].
+    fn glance(quad: Self::Quad) -> (u32, bool);
+
+    /// The sum of the folded symbols, of which none is [`Stored::ESCAPED`], over all lanes.
     ///
     /// # Safety
     /// All lanes call it.
-    unsafe fn sum(quad: [u32; 4]) -> u64;
+    unsafe fn sum(quad: Self::Quad) -> u64;
+
+    /// From symbols, or from pairs of symbols that have 16 bits each.
+    fn quad(symbols: [i32; 4]) -> Self::Quad;
+    fn quad_of_pairs(pairs: [u32; 2]) -> Self::Quad;
 }
 
 impl Stored for i32 {
+    type Quad = Four;
+    const NONE: Four = Four([0; 4]);
     const ESCAPED: i32 = i32::MIN;
-    const MAY_BE_ESCAPED: u32 = FOLDED;
     const GREATEST: u32 = u32::MAX;
-
-    #[inline(always)]
-    unsafe fn load_quad(ptr: *const Self) -> [i32; 4] {
-        // SAFETY: the caller's.
-        let quad = unsafe { *(ptr as *const u128) };
-        [quad as i32, (quad >> 32) as i32, (quad >> 64) as i32, (quad >> 96) as i32]
-    }
-
-    #[inline(always)]
-    unsafe fn store_quad(ptr: *mut Self, quad: [i32; 4]) {
-        let [a, b, c, d] = quad.map(|symbol| symbol as u32 as u128);
-        // SAFETY: the caller's.
-        unsafe { *(ptr as *mut u128) = a | b << 32 | c << 64 | d << 96 };
-    }
 
     #[inline(always)]
     fn new(symbol: i32) -> Self {
@@ -82,34 +88,48 @@ impl Stored for i32 {
     }
 
     #[inline(always)]
-    unsafe fn sum(quad: [u32; 4]) -> u64 {
-        let sum = quad[0] as u64 + quad[1] as u64 + quad[2] as u64 + quad[3] as u64;
+    fn symbols(quad: Four) -> [i32; 4] {
+        quad.0
+    }
+
+    #[inline(always)]
+    fn fold(quad: Four) -> [u32; 4] {
+        Self::symbols(quad).map(fold)
+    }
+
+    #[inline(always)]
+    fn glance(quad: Four) -> (u32, bool) {
+        let [a, b, c, d] = Self::fold(quad);
+        let any = a | b | c | d;
+        (any, any >= FOLDED)
+    }
+
+    #[inline(always)]
+    unsafe fn sum(quad: Four) -> u64 {
+        let [a, b, c, d] = Self::fold(quad).map(u64::from);
+        let sum = a + b + c + d;
         // SAFETY: the caller's. Either half stays below 2^32.
         let (low, high) = unsafe { (warp::full::reduce_add(sum as u32 & 0xFFFF), warp::full::reduce_add((sum >> 16) as u32)) };
         low as u64 + ((high as u64) << 16)
     }
+
+    #[inline(always)]
+    fn quad(symbols: [i32; 4]) -> Four {
+        Four(symbols)
+    }
+
+    #[inline(always)]
+    fn quad_of_pairs([a, b]: [u32; 2]) -> Four {
+        let [a, b] = [a as i32, b as i32];
+        Self::quad([a << 16 >> 16, a >> 16, b << 16 >> 16, b >> 16])
+    }
 }
 
 impl Stored for i16 {
+    type Quad = Pairs;
+    const NONE: Pairs = Pairs([0; 2]);
     const ESCAPED: i32 = i16::MIN as i32;
-    const MAY_BE_ESCAPED: u32 = 1 << 15;
     const GREATEST: u32 = u16::MAX as u32 - 1;
-
-    #[inline(always)]
-    unsafe fn load_quad(ptr: *const Self) -> [i32; 4] {
-        // SAFETY: the caller's.
-        let quad = unsafe { *(ptr as *const u64) };
-        let (low, high) = (quad as i32, (quad >> 32) as i32);
-        [low << 16 >> 16, low >> 16, high << 16 >> 16, high >> 16]
-    }
-
-    #[inline(always)]
-    unsafe fn store_quad(ptr: *mut Self, quad: [i32; 4]) {
-        let [a, b, c, d] = quad.map(|symbol| symbol as u32);
-        let (low, high) = (intrinsics::byte_permute(a, b, 0x5410), intrinsics::byte_permute(c, d, 0x5410));
-        // SAFETY: the caller's.
-        unsafe { *(ptr as *mut u64) = low as u64 | (high as u64) << 32 };
-    }
 
     #[inline(always)]
     fn new(symbol: i32) -> Self {
@@ -117,30 +137,87 @@ impl Stored for i16 {
     }
 
     #[inline(always)]
-    unsafe fn sum(quad: [u32; 4]) -> u64 {
+    fn symbols(quad: Pairs) -> [i32; 4] {
+        let [low, high] = quad.0.map(|pair| pair as i32);
+        [low << 16 >> 16, low >> 16, high << 16 >> 16, high >> 16]
+    }
+
+    #[inline(always)]
+    fn fold(quad: Pairs) -> [u32; 4] {
+        let [low, high] = fold_pairs(quad);
+        [low & 0xFFFF, low >> 16, high & 0xFFFF, high >> 16]
+    }
+
+    #[inline(always)]
+    fn glance(quad: Pairs) -> (u32, bool) {
+        let [low, high] = fold_pairs(quad);
+        let any = low | high;
+        (any, any & 0x8000_8000 != 0)
+    }
+
+    #[inline(always)]
+    unsafe fn sum(quad: Pairs) -> u64 {
+        let [low, high] = fold_pairs(quad);
+        let sum = (low & 0xFFFF) + (low >> 16) + (high & 0xFFFF) + (high >> 16);
         // SAFETY: the caller's.
-        unsafe { warp::full::reduce_add(quad[0] + quad[1] + quad[2] + quad[3]) as u64 }
+        unsafe { warp::full::reduce_add(sum) as u64 }
+    }
+
+    #[inline(always)]
+    fn quad(symbols: [i32; 4]) -> Pairs {
+        let [a, b, c, d] = symbols.map(|symbol| symbol as u32);
+        Self::quad_of_pairs([intrinsics::byte_permute(a, b, 0x5410), intrinsics::byte_permute(c, d, 0x5410)])
+    }
+
+    #[inline(always)]
+    fn quad_of_pairs(pairs: [u32; 2]) -> Pairs {
+        Pairs(pairs)
     }
 }
 
-/// The folded symbols of a lane's quad of a block, and how many of them are values that are stored exactly; those count as 0.
+/// [`fold`] for two pairs of 16 bits.
+#[inline(always)]
+fn fold_pairs(quad: Pairs) -> [u32; 2] {
+    // All bytes as they are: without this the compiler takes both words to be one, and multiplies 64 bits.
+    let pairs = quad.0.map(|pair| intrinsics::byte_permute(pair, 0, 0x3210));
+    pairs.map(|pair| (pair << 1 & 0xFFFE_FFFE) ^ (pair >> 15 & 0x0001_0001) * 0xFFFF)
+}
+
+/// [`unfold`] for a pair of 16 bits.
+#[inline(always)]
+fn unfold_pair(pair: u32) -> u32 {
+    (pair >> 1 & 0x7FFF_7FFF) ^ (pair & 0x0001_0001) * 0xFFFF
+}
+
+/// Loads the lane's quad of a block.
+///
+/// # Safety
+/// `symbols` points to a tile's, aligned to the bytes of a quad.
+#[inline(always)]
+unsafe fn load_quad<S: Stored>(symbols: *const S, block: u32) -> S::Quad {
+    // SAFETY: the caller's.
+    unsafe { *(symbols.add((block * SYMBOLS as u32 + 4 * warp::lane_id()) as usize) as *const S::Quad) }
+}
+
+/// The quad with 0 for values that are stored exactly, and how many those are.
 ///
 /// # Safety
 /// All lanes call it.
 #[inline(always)]
-unsafe fn folded<S: Stored>(quad: [i32; 4]) -> ([u32; 4], u32) {
-    let mut folded = quad.map(fold);
-    let mut escapes = 0;
+unsafe fn without_escapes<S: Stored>(quad: S::Quad) -> (S::Quad, u32) {
     // SAFETY: the caller's.
-    if unsafe { warp::full::any((folded[0] | folded[1] | folded[2] | folded[3]) >= S::MAY_BE_ESCAPED) } {
-        each4!(|i| {
-            if quad[i] == S::ESCAPED {
-                folded[i] = 0;
-                escapes += 1;
-            }
-        });
+    if !unsafe { warp::full::any(S::glance(quad).1) } {
+        return (quad, 0);
     }
-    (folded, escapes)
+    let mut symbols = S::symbols(quad);
+    let mut escapes = 0;
+    each4!(|i| {
+        if symbols[i] == S::ESCAPED {
+            symbols[i] = 0;
+            escapes += 1;
+        }
+    });
+    (S::quad(symbols), escapes)
 }
 
 /// Bits of a value of type `T`.
@@ -183,13 +260,13 @@ impl Window {
     #[inline(always)]
     unsafe fn put(&self, at: u32, value: u32) {
         let at = at - self.base;
-        let (word, shift) = ((at / 32) as usize, at % 32);
-        let wide = (value as u64) << shift;
         // SAFETY: the caller's; other lanes come by atomics only.
         unsafe {
-            shared::atomic_or_u32(self.words.add(word), wide as u32);
-            if (wide >> 32) as u32 != 0 {
-                shared::atomic_or_u32(self.words.add(word + 1), (wide >> 32) as u32);
+            let word = self.words.add((at / 32) as usize);
+            shared::atomic_or_u32(word, value << (at & 31));
+            let rest = funnel_shift_left(0, value, at);
+            if rest != 0 {
+                shared::atomic_or_u32(word.add(1), rest);
             }
         }
     }
@@ -200,9 +277,11 @@ impl Window {
     /// All lanes call it.
     #[inline(always)]
     unsafe fn reserve(&mut self, at: u32, count: u32) {
-        if at + count - self.base > 32 * WINDOW as u32 {
-            // SAFETY: the caller's.
-            unsafe { self.flush(at) };
+        // SAFETY: the caller's. A vote, so that the compiler sees that all lanes agree.
+        unsafe {
+            if warp::full::any(at + count - self.base > 32 * WINDOW as u32) {
+                self.flush(at);
+            }
         }
     }
 
@@ -268,14 +347,14 @@ unsafe fn look<S: Stored>(symbols: *const S) -> (Own, u32) {
     unsafe {
         while first < BLOCKS as u32 {
             // Four blocks' symbols are on their way at a time.
-            let mut loaded = [[0; 4]; 4];
+            let mut loaded = [S::NONE; 4];
             each4!(|i| {
-                loaded[i] = S::load_quad(symbols.add(((first + i as u32) * SYMBOLS as u32 + 4 * lane) as usize));
+                loaded[i] = load_quad(symbols, first + i as u32);
             });
             each4!(|i| {
-                let (folded, escaped) = folded::<S>(loaded[i]);
-                let live = warp::full::ballot(folded[0] | folded[1] | folded[2] | folded[3] != 0);
-                let all = S::sum(folded);
+                let (quad, escaped) = without_escapes::<S>(loaded[i]);
+                let live = warp::full::ballot(S::glance(quad).0 != 0);
+                let all = S::sum(quad);
                 if lane == first + i as u32 {
                     quads = live;
                     sum = all;
@@ -379,6 +458,14 @@ unsafe fn put_low(window: &Window, at: u32, folded: [u32; 4], k: u32) {
     }
 }
 
+/// Where each of four lists starts that follow each other, the first at a place.
+#[inline(always)]
+const fn ranks(first: u32, counts: [u32; 4]) -> [u32; 4] {
+    let second = first + counts[0];
+    let third = second + counts[1];
+    [first, second, third, third + counts[2]]
+}
+
 /// Writes low bits and quotients. Returns the end of what was written, or nothing where it goes beyond `limit` bits.
 ///
 /// # Safety
@@ -395,63 +482,62 @@ unsafe fn write_symbols<S: Stored>(
     let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
     let first = high.base;
     let mut held = Held { word: 0, is: false };
-    let mut capped = 0u32;
-    let mut block = 0;
-    // SAFETY: the caller's; all lanes decide alike.
+    // SAFETY: the caller's; all lanes decide alike, by votes, so that the compiler sees it.
     unsafe {
-        while block < BLOCKS as u32 {
-            let quads = warp::full::shuffle(own.quads, block);
-            if quads != 0 {
-                let (folded, _) = folded::<S>(S::load_quad(symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize)));
-                let k = warp::full::shuffle(own.parameter, block);
-                let live = quads >> lane & 1 == 1;
-                if k > 0 {
-                    let start = warp::full::shuffle(own.low, block);
-                    low.reserve(start, 4 * k * quads.count_ones());
-                    if live {
-                        put_low(low, start + 4 * k * (quads & below).count_ones(), folded, k);
-                    }
-                }
-                let mut quotients = folded.map(|folded| folded >> k);
-                if warp::full::any(quotients[0] | quotients[1] | quotients[2] | quotients[3] >= CAP) {
-                    if warp::full::any(quotients[0].max(quotients[1]).max(quotients[2].max(quotients[3])) >= CAP) {
-                        capped |= 1 << block;
-                    }
-                    quotients = quotients.map(|quotient| quotient.min(CAP));
-                }
-                let count = if live { quotients[0] + quotients[1] + quotients[2] + quotients[3] + 4 } else { 0 };
-                let sum = running_sum(count);
-                let all = warp::full::shuffle(sum, 31);
-                let long = warp::full::any(count > 32);
-                if at + all > limit {
-                    return None;
-                }
-                held.reserve(high, first, at, all);
-                if live {
-                    put_quotients(high, at + sum - count, quotients, long);
-                }
-                at += all;
+        let mut blocks = warp::full::ballot(own.quads != 0);
+        let mut capped = 0u32;
+        let mut next = load_quad(symbols, blocks.trailing_zeros() & 31);
+        while blocks != 0 {
+            let block = blocks.trailing_zeros();
+            blocks &= blocks - 1;
+            let loaded = next;
+            next = load_quad(symbols, blocks.trailing_zeros() & 31);
+            let folded = S::fold(without_escapes::<S>(loaded).0);
+            let quads = warp::full::ballot(folded[0] | folded[1] | folded[2] | folded[3] != 0);
+            let k = warp::full::shuffle(own.parameter, block);
+            let start = warp::full::shuffle(own.low, block);
+            let live = quads >> lane & 1 == 1;
+            low.reserve(start, 4 * k * quads.count_ones());
+            if live && k > 0 {
+                put_low(low, start + 4 * k * (quads & below).count_ones(), folded, k);
             }
-            block += 1;
+            let mut quotients = folded.map(|folded| folded >> k);
+            if warp::full::any(quotients[0] | quotients[1] | quotients[2] | quotients[3] >= CAP) {
+                if warp::full::any(quotients[0].max(quotients[1]).max(quotients[2].max(quotients[3])) >= CAP) {
+                    capped |= 1 << block;
+                }
+                quotients = quotients.map(|quotient| quotient.min(CAP));
+            }
+            let count = if live { quotients[0] + quotients[1] + quotients[2] + quotients[3] + 4 } else { 0 };
+            let sum = running_sum(count);
+            let all = warp::full::reduce_add(count);
+            let long = warp::full::any(count > 32);
+            if warp::full::any(at + all > limit) {
+                return None;
+            }
+            held.reserve(high, first, at, all);
+            if live {
+                put_quotients(high, at + sum - count, quotients, long);
+            }
+            at += all;
         }
         while capped != 0 {
             let block = capped.trailing_zeros();
             capped &= capped - 1;
-            let (folded, _) = folded::<S>(S::load_quad(symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize)));
-            let quotients = folded.map(|folded| folded >> warp::full::shuffle(own.parameter, block));
-            let count = quotients.map(|quotient| u32::from(quotient >= CAP));
-            let count = count[0] + count[1] + count[2] + count[3];
+            let k = warp::full::shuffle(own.parameter, block);
+            let quotients = S::fold(without_escapes::<S>(load_quad(symbols, block)).0).map(|folded| folded >> k);
+            let is = quotients.map(|quotient| u32::from(quotient >= CAP));
+            let count = is[0] + is[1] + is[2] + is[3];
             let sum = running_sum(count);
-            let all = 32 * warp::full::shuffle(sum, 31);
-            if at + all > limit {
+            let all = 32 * warp::full::reduce_add(count);
+            if warp::full::any(at + all > limit) {
                 return None;
             }
             held.reserve(high, first, at, all);
-            let mut own = at + 32 * (sum - count);
+            let ranks = ranks(sum - count, is);
             each4!(|i| {
-                if quotients[i] >= CAP {
-                    high.put(own, quotients[i]);
-                    own += 32;
+                if is[i] != 0 {
+                    high.put(at + 32 * ranks[i], quotients[i]);
                 }
             });
             at += all;
@@ -473,9 +559,9 @@ impl Held {
     /// All lanes call it.
     #[inline(always)]
     unsafe fn reserve(&mut self, window: &mut Window, first: u32, at: u32, count: u32) {
-        if at + count - window.base > 32 * WINDOW as u32 {
-            // SAFETY: the caller's.
-            unsafe {
+        // SAFETY: the caller's.
+        unsafe {
+            if warp::full::any(at + count - window.base > 32 * WINDOW as u32) {
                 warp::full::sync();
                 if window.base == first {
                     *self = Held { word: *window.words, is: true };
@@ -516,9 +602,9 @@ unsafe fn write_escapes<T: Real, S: Stored>(
             let mut node = lane;
             while node < TILE_NODES as u32 {
                 let position = *positions.add(node as usize) as usize;
-                let quad = S::load_quad(symbols.add(position & !3));
-                let symbol = if position & 2 == 0 { [quad[0], quad[1]] } else { [quad[2], quad[3]] };
-                let escaped = (if position & 1 == 0 { symbol[0] } else { symbol[1] }) == S::ESCAPED;
+                let [a, b, c, d] = S::symbols(*(symbols.add(position & !3) as *const S::Quad));
+                let [a, b] = if position & 2 == 0 { [a, b] } else { [c, d] };
+                let escaped = (if position & 1 == 0 { a } else { b }) == S::ESCAPED;
                 let votes = warp::full::ballot(escaped);
                 held.reserve(window, first, at, votes.count_ones() * width);
                 if escaped {
@@ -574,13 +660,13 @@ unsafe fn encode<T: Real, S: Stored>(
             let first = write_header(&low, &mut own, escapes > 0);
             let for_escapes = if escapes > 0 { POSITION_BITS + escapes * (POSITION_BITS + bits::<T>()) } else { 0 };
             bytes = raw;
-            if first + for_escapes < 8 * raw {
+            if warp::full::any(first + for_escapes < 8 * raw) {
                 let limit = 8 * raw - for_escapes;
                 let mut high = Window::new(words.add(WINDOW), out, first);
                 let start = high.base;
                 if let Some((mut at, mut held)) = write_symbols(&mut low, &mut high, own, first, limit, symbols) {
                     bytes = (at + for_escapes).div_ceil(8);
-                    if bytes < raw {
+                    if warp::full::any(bytes < raw) {
                         if escapes > 0 {
                             at = write_escapes(&mut high, &mut held, start, at, &tile, symbols, positions, values, escapes);
                         }
@@ -686,7 +772,7 @@ unsafe fn read_header(reader: &Reader) -> Header {
         if step == FAR {
             parameter = first(reader.bits(fars + PARAMETER_BITS * (far & below).count_ones()), PARAMETER_BITS);
         }
-        let good = warp::full::all(parameter <= MAX_PARAMETER);
+        let good = parameter <= MAX_PARAMETER;
         let parameter = parameter & MAX_PARAMETER;
         let groups = if alive { first(reader.bits(flags + 4 * rank), 4) } else { 0 };
         let count = groups.count_ones();
@@ -716,7 +802,8 @@ unsafe fn read_quotients(reader: &Reader, start: u32, total: u32, quotients: *mu
     // SAFETY: the caller's; all lanes decide alike.
     unsafe {
         let mut next = if total > 0 { reader.bits(at) } else { 0 };
-        while rank < total {
+        // A vote, so that the compiler sees that all lanes agree.
+        while warp::full::any(rank < total) {
             let mut word = next;
             next = reader.bits(at + 1024);
             let count = word.count_ones();
@@ -730,8 +817,8 @@ unsafe fn read_quotients(reader: &Reader, start: u32, total: u32, quotients: *mu
             let before = warp::full::shuffle_up(zeros, 1);
             let mut last = (if lane == 0 { carry } else { before }).wrapping_neg();
             carry = warp::full::shuffle(zeros, 31);
-            rank += warp::full::shuffle(sum, 31);
-            if rank >= total {
+            rank += warp::full::reduce_add(count);
+            if warp::full::any(rank >= total) {
                 // The last words: ones that are too many go.
                 if place >= total {
                     word = 0;
@@ -765,36 +852,115 @@ unsafe fn read_quotients(reader: &Reader, start: u32, total: u32, quotients: *mu
     Some(end)
 }
 
-/// A lane's low bits, if it has live symbols.
+/// [`Reader::bits`] from one on that is the tile's.
 ///
 /// # Safety
 /// The tile's bytes are there.
 #[inline(always)]
-unsafe fn read_low(reader: &Reader, at: u32, k: u32) -> [u32; 4] {
-    let mask = (1 << k) - 1;
-    // SAFETY: the caller's.
+unsafe fn read_inside(reader: &Reader, at: u32) -> u32 {
+    let at = at + reader.start;
+    let word = at / 32;
+    // SAFETY: the caller's; the word after it is only looked at if it has a byte of the tile.
     unsafe {
-        if k <= 8 {
-            let all = reader.bits(at);
-            [all & mask, all >> k & mask, all >> (2 * k) & mask, all >> (3 * k & 31) & mask]
-        } else if k <= 16 {
-            let (low, high) = (reader.bits(at), reader.bits(at + 2 * k));
-            [low & mask, low >> k & mask, high & mask, high >> k & mask]
-        } else {
-            [reader.bits(at) & mask, reader.bits(at + k) & mask, reader.bits(at + 2 * k) & mask, reader.bits(at + 3 * k) & mask]
+        let after = intrinsics::load_readonly(reader.words.add((word + 1).min(reader.len - 1) as usize));
+        funnel_shift_right(after, intrinsics::load_readonly(reader.words.add(word as usize)), at)
+    }
+}
+
+/// Where the bits of a block are, as all lanes know it; `bit` is the lane's below.
+#[derive(Clone, Copy)]
+struct Place {
+    quads: u32,
+    parameter: u32,
+    low: u32,
+    rank: u32,
+}
+
+impl Place {
+    #[inline(always)]
+    fn new(own: Four) -> Self {
+        let [quads, parameter, low, rank] = own.0.map(|number| number as u32);
+        Self { quads, parameter, low, rank }
+    }
+
+    #[inline(always)]
+    fn before(&self, bit: u32) -> u32 {
+        (self.quads & (bit - 1)).count_ones()
+    }
+
+    #[inline(always)]
+    fn low_at(&self, bit: u32) -> u32 {
+        self.low + 4 * self.parameter * self.before(bit)
+    }
+
+    /// Four quotients, a byte each, of which those of lanes without live symbols are 0.
+    ///
+    /// # Safety
+    /// They were read.
+    #[inline(always)]
+    unsafe fn quotients(&self, quotients: *const u8, bit: u32) -> u32 {
+        // SAFETY: the caller's; there is a word more than live quads.
+        let four = unsafe { *(quotients.add(4 * (self.rank + self.before(bit)) as usize) as *const u32) };
+        // Each is 1 more.
+        if self.quads & bit != 0 { four.wrapping_sub(0x0101_0101) } else { 0 }
+    }
+
+    /// The symbols from the quotients and all low bits, for a parameter of at most [`SHORT`].
+    #[inline(always)]
+    fn short<S: Stored>(&self, bit: u32, four: u32, low: u32) -> S::Quad {
+        let low = if self.quads & bit != 0 { low } else { 0 };
+        let (k, mask) = (self.parameter, (1 << self.parameter) - 1);
+        let pair = |low: u32| low & mask | low << (16 - k) & mask << 16;
+        let pairs = [
+            (intrinsics::byte_permute(four, 0, 0x4140) << k) + pair(low),
+            (intrinsics::byte_permute(four, 0, 0x4342) << k) + pair(low >> (2 * k)),
+        ];
+        S::quad_of_pairs(pairs.map(unfold_pair))
+    }
+
+    /// The symbols from the quotients, for any parameter.
+    ///
+    /// # Safety
+    /// The tile's bytes are there.
+    #[inline(always)]
+    unsafe fn long<S: Stored>(&self, reader: &Reader, bit: u32, four: u32, bad: &mut u32) -> S::Quad {
+        if self.quads & bit == 0 {
+            return S::NONE;
         }
+        let (k, at, mask) = (self.parameter, self.low_at(bit), (1 << self.parameter) - 1);
+        let mut symbols = [0; 4];
+        // SAFETY: the caller's.
+        unsafe {
+            let low = if k <= 16 {
+                let (low, high) = (reader.bits(at), reader.bits(at + 2 * k));
+                [low, low >> k, high, high >> k]
+            } else {
+                [reader.bits(at), reader.bits(at + k), reader.bits(at + 2 * k), reader.bits(at + 3 * k)]
+            };
+            each4!(|i| {
+                // Cut as on the CPU: a damaged archive may hold more.
+                let folded = (((four >> (8 * i) & 0xFF) << k) + (low[i] & mask)) & (FOLDED - 1);
+                if folded > S::GREATEST {
+                    *bad |= DOES_NOT_FIT;
+                }
+                symbols[i] = unfold(folded);
+            });
+        }
+        S::quad(symbols)
     }
 }
 
 /// Reads the symbols of a tile's blocks. Returns the end of their bits, and what is bad.
 ///
 /// # Safety
-/// All lanes call it; the tile's bytes are there, and places for its symbols and quotients.
+/// All lanes call it; the tile's bytes are there, and places for its symbols, its quotients and a word of each block.
 #[inline(always)]
-unsafe fn read_symbols<S: Stored>(reader: &Reader, header: &Header, symbols: *mut S, quotients: *mut u8) -> (u32, u32) {
-    let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
+unsafe fn read_symbols<S: Stored>(reader: &Reader, header: &Header, symbols: *mut S, quotients: *mut u8, owns: *mut Four) -> (u32, u32) {
+    let (lane, bit) = (warp::lane_id(), 1u32 << warp::lane_id());
     // SAFETY: the caller's; all lanes decide alike.
     unsafe {
+        let Own { quads, parameter, low } = header.own;
+        *owns.add(lane as usize) = Four([quads, parameter, low, header.rank].map(|number| number as i32));
         let Some(mut end) = read_quotients(reader, header.high, 4 * header.quads, quotients) else {
             clear(symbols);
             return (0, 1);
@@ -802,38 +968,23 @@ unsafe fn read_symbols<S: Stored>(reader: &Reader, header: &Header, symbols: *mu
         let (mut capped, mut bad) = (0, 0);
         let mut block = 0;
         while block < BLOCKS as u32 {
-            let quads = warp::full::shuffle(header.own.quads, block);
+            let quads = [*owns.add(block as usize), *owns.add(block as usize + 1)].map(Place::new);
             let symbols = symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize);
-            if quads == 0 {
-                S::store_quad(symbols, [0; 4]);
-            } else {
-                let k = warp::full::shuffle(header.own.parameter, block);
-                let live = quads >> lane & 1 == 1;
-                let before = (quads & below).count_ones();
-                let rank = warp::full::shuffle(header.rank, block) + before;
-                // Quotients plus 1, a byte each.
-                let four = *(quotients.add(4 * rank as usize) as *const u32);
-                let four = if live { four.wrapping_sub(0x0101_0101) } else { 0 };
-                capped |= four.wrapping_add(0x0101_0101 * (128 - CAP));
-                let low = if k > 0 { read_low(reader, warp::full::shuffle(header.own.low, block) + 4 * k * before, k) } else { [0; 4] };
-                let low = low.map(|low| if live { low } else { 0 });
-                let high = [four & 0xFF, four >> 8 & 0xFF, four >> 16 & 0xFF, four >> 24];
-                let mut folded = [0; 4];
-                each4!(|i| {
-                    folded[i] = high[i] * (1 << k) + low[i];
-                });
-                if k > 8 {
-                    each4!(|i| {
-                        // Cut as on the CPU: a damaged archive may hold more.
-                        folded[i] &= FOLDED - 1;
-                        if folded[i] > S::GREATEST {
-                            bad |= DOES_NOT_FIT;
-                        }
-                    });
+            let mut out = [S::NONE; 2];
+            if quads[0].quads | quads[1].quads != 0 {
+                // Both blocks' bits are on their way at a time.
+                let four = [quads[0].quotients(quotients, bit), quads[1].quotients(quotients, bit)];
+                capped |= four[0].wrapping_add(0x0101_0101 * (128 - CAP)) | four[1].wrapping_add(0x0101_0101 * (128 - CAP));
+                if quads[0].parameter.max(quads[1].parameter) <= SHORT {
+                    let all = [quads[0].low_at(bit), quads[1].low_at(bit)].map(|at| read_inside(reader, at));
+                    out = [quads[0].short::<S>(bit, four[0], all[0]), quads[1].short::<S>(bit, four[1], all[1])];
+                } else {
+                    out = [quads[0].long::<S>(reader, bit, four[0], &mut bad), quads[1].long::<S>(reader, bit, four[1], &mut bad)];
                 }
-                S::store_quad(symbols, folded.map(unfold));
             }
-            block += 1;
+            *(symbols as *mut S::Quad) = out[0];
+            *(symbols.add(SYMBOLS) as *mut S::Quad) = out[1];
+            block += 2;
         }
         if warp::full::any(capped & 0x8080_8080 != 0) {
             let (after, more) = read_capped(reader, header, end, symbols, quotients);
@@ -863,23 +1014,23 @@ unsafe fn read_capped<S: Stored>(reader: &Reader, header: &Header, mut at: u32, 
             let before = (quads & below).count_ones();
             let live = quads >> lane & 1 == 1;
             let four = *(quotients.add(4 * (rank + before) as usize) as *const u32);
-            let mut count = 0;
+            let mut is = [0; 4];
             each4!(|i| {
                 let plus1 = four >> (8 * i) & 0xFF;
-                count += u32::from(live && plus1 > CAP);
+                is[i] = u32::from(live && plus1 > CAP);
                 bad |= u32::from(live && plus1 > CAP + 1);
             });
+            let count = is[0] + is[1] + is[2] + is[3];
             let sum = running_sum(count);
-            let mut own = at + 32 * (sum - count);
+            let ranks = ranks(sum - count, is);
             each4!(|i| {
-                if live && four >> (8 * i) & 0xFF > CAP {
+                if is[i] != 0 {
                     let low = first(reader.bits(low + 4 * k * before + i as u32 * k), k);
-                    let folded = ((reader.bits(own) << k) + low) & (FOLDED - 1);
+                    let folded = ((reader.bits(at + 32 * ranks[i]) << k) + low) & (FOLDED - 1);
                     if folded > S::GREATEST {
                         bad |= DOES_NOT_FIT;
                     }
                     *symbols.add((block * SYMBOLS as u32 + 4 * lane) as usize + i) = S::new(unfold(folded));
-                    own += 32;
                 }
             });
             at += 32 * warp::full::shuffle(sum, 31);
@@ -898,7 +1049,7 @@ unsafe fn clear<S: Stored>(symbols: *mut S) {
     let mut i = 4 * warp::lane_id();
     while i < TILE_NODES as u32 {
         // SAFETY: the caller's.
-        unsafe { S::store_quad(symbols.add(i as usize), [0; 4]) };
+        unsafe { *(symbols.add(i as usize) as *mut S::Quad) = S::NONE };
         i += SYMBOLS as u32;
     }
 }
@@ -984,6 +1135,7 @@ unsafe fn decode<T: Real, S: Stored>(
     bad: *mut u32,
 ) {
     let quotients = shared_array![u32; WARPS * QUOTIENTS / 4];
+    let owns = shared_array![Four; WARPS * BLOCKS];
     let (index, lane) = (thread::index_1d() / 32, warp::lane_id());
     if index >= Tile::count(&tiles) {
         return;
@@ -991,7 +1143,8 @@ unsafe fn decode<T: Real, S: Stored>(
     let tile = Tile::new(tiles, index);
     // SAFETY: the caller's; whole warps return, and all lanes decide alike.
     unsafe {
-        let quotients = (quotients as *mut u8).add((thread::thread_idx_x() / 32) as usize * QUOTIENTS);
+        let warp = (thread::thread_idx_x() / 32) as usize;
+        let (quotients, owns) = ((quotients as *mut u8).add(warp * QUOTIENTS), owns.add(warp * BLOCKS));
         let symbols = symbols.add(index as usize * TILE_NODES);
         let len = load(lengths.add(index as usize)) as u32;
         let bytes = payload.wrapping_add(start(offsets, bases, index) as usize);
@@ -1008,8 +1161,14 @@ unsafe fn decode<T: Real, S: Stored>(
         }
         let reader = Reader::new(bytes, len);
         let header = read_header(&reader);
-        let (mut at, mut found) = read_symbols(&reader, &header, symbols, quotients);
-        let mut good = header.good;
+        if warp::full::any(!header.good || header.high >= 8 * len && header.quads > 0) {
+            if lane == 0 {
+                atomic_fetch_or_relaxed_u32_device(bad, 1);
+            }
+            return clear(symbols);
+        }
+        let (mut at, mut found) = read_symbols(&reader, &header, symbols, quotients, owns);
+        let mut good = true;
         if reader.bits(0) & 1 == 1 {
             let (end, such) = read_escapes(&reader, at, &tile, positions, symbols, values);
             at = end;
@@ -1036,7 +1195,7 @@ macro_rules! kernels {
         /// to 4096 for each tile, the least one standing for a value that is stored exactly, `values` to the chunk's original values,
         /// `slots` to `slot_words` words for each tile, as many as its values at least, `lengths` to a place for each; `counts` to two
         /// numbers, to which raw tiles and values that are stored exactly in others are added.
-        #[kernel(max_threads = BLOCK)]
+        #[kernel(max_threads = BLOCK, min_blocks = 8)]
         pub unsafe fn $encode(
             tiles: Tiles,
             positions: *const u16,
@@ -1053,7 +1212,7 @@ macro_rules! kernels {
 
         /// Decodes tiles. Values that are stored exactly go to their places in `values`.
         ///
-        /// Grid: a warp for each tile; block: 128 threads. Shared memory: 16 KB, static.
+        /// Grid: a warp for each tile; block: 128 threads. Shared memory: 18 KB, static.
         ///
         /// # Safety
         ///

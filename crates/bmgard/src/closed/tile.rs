@@ -420,3 +420,137 @@ fn take_escapes<T: Value>(
     }
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use bmgard_core::closed::TileShape;
+
+    use super::*;
+
+    /// A small generator (splitmix64).
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut z = self.0;
+            z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            z ^ z >> 31
+        }
+
+        fn below(&mut self, end: u64) -> u64 {
+            self.next() % end
+        }
+    }
+
+    fn plan() -> Plan {
+        Plan::new([16, 16, 16], TileShape::CUBE)
+    }
+
+    fn decoded(plan: &Plan, bytes: &[u8]) -> Option<(Vec<i32>, Vec<(u16, u64)>)> {
+        let (mut places, mut escapes) = ([0; TILE_NODES], Vec::<(u16, f64)>::new());
+        decode(plan, bytes, &mut places, &mut escapes)?;
+        Some((places.to_vec(), escapes.into_iter().map(|(node, value)| (node, value.bits())).collect()))
+    }
+
+    /// Symbols of so many bits at most in each block, with a share of zeros and of others that are much greater.
+    fn symbols(random: &mut Random, bits: impl Fn(&mut Random) -> u64, zeros: u64, great: u64) -> [i32; TILE_NODES] {
+        let mut places = [0; TILE_NODES];
+        let order = plan().order;
+        for block in order.chunks(BLOCK) {
+            let bits = bits(random);
+            let quiet = random.below(100) < zeros;
+            for &place in block {
+                if place != 0 && !(quiet || random.below(100) < zeros) {
+                    let bits = if random.below(1000) < great { 30 } else { bits };
+                    let magnitude = random.below(1 << bits) as i32;
+                    places[usize::from(place)] = if random.below(2) == 0 { magnitude } else { -magnitude };
+                }
+            }
+        }
+        places
+    }
+
+    #[test]
+    fn tiles_come_back() {
+        let (plan, mut coder, mut random) = (plan(), Coder::new(), Random(1));
+        for round in 0..400 {
+            let bits = |random: &mut Random| if round % 4 == 0 { random.below(31) } else { random.below(3) + round / 4 % 28 };
+            let places = symbols(&mut random, bits, [0, 20, 90, 99][round as usize % 4], [0, 3, 0, 200][round as usize / 4 % 4]);
+            let count = if round % 3 == 0 { random.below(50) } else { 0 };
+            let mut nodes: Vec<u16> = (0..count).map(|_| random.below(4096) as u16).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            let mut places = places;
+            nodes.iter().for_each(|&node| places[usize::from(plan.place_of[usize::from(node)])] = 0);
+            let expected: Vec<(u16, u64)> = nodes.into_iter().map(|node| (node, random.next())).collect();
+            // In any order.
+            let mut escapes: Vec<(u16, f64)> = expected.iter().rev().map(|&(node, bits)| (node, f64::from_bits(bits))).collect();
+            let bytes = coder.encode(&plan, &places, &mut escapes).to_vec();
+            if bytes.is_empty() {
+                assert!(places.iter().all(|&symbol| symbol == 0) && expected.is_empty());
+                continue;
+            }
+            let mut with_escapes = places.to_vec();
+            expected.iter().for_each(|&(node, _)| with_escapes[usize::from(plan.place_of[usize::from(node)])] = ESCAPED);
+            assert_eq!(decoded(&plan, &bytes), Some((with_escapes, expected)), "{round}");
+            // Neither a byte less nor one more.
+            assert_eq!(decoded(&plan, &bytes[..bytes.len() - 1]), None, "{round}");
+            assert_eq!(decoded(&plan, &[&bytes[..], &[0]].concat()), None, "{round}");
+        }
+    }
+
+    /// The bits of fields, each with its number of bits.
+    fn tile(fields: &[(u64, u32)]) -> Vec<u8> {
+        let mut bytes = vec![0; 4096];
+        let mut writer = BitWriter::new(&mut bytes);
+        fields.iter().for_each(|&(bits, count)| writer.put(bits, count));
+        let length = writer.finish();
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// A tile whose only live quad is the second of block 2: parameters, low bits and quotients as given.
+    fn one_quad(base: u64, step: u64, rest: &[(u64, u32)]) -> Vec<u8> {
+        let head = [(0, 1), (1 << 2, 32), (base, 5), (step, 2)];
+        let flags = [(1, 4), (1 << 1, 8)];
+        let far = if step == 3 { vec![rest[0]] } else { vec![] };
+        tile(&[&head[..], &far, &flags, &rest[far.len()..]].concat())
+    }
+
+    #[test]
+    fn bits_that_are_no_tile_are_refused() {
+        let plan = plan();
+        let places: Vec<usize> = plan.order[2 * BLOCK + 4..][..4].iter().map(|&place| place.into()).collect();
+        let found = |bytes: &[u8]| decoded(&plan, bytes).map(|(symbols, _)| places.iter().map(|&place| symbols[place]).collect::<Vec<_>>());
+        // Folded: 0, 1, 6, 3, with k = 1.
+        let low = [(0, 1), (1, 1), (0, 1), (1, 1)];
+        let quotients = [(1, 1), (1, 1), (1 << 3, 4), (1 << 1, 2)];
+        assert_eq!(found(&one_quad(1, 0, &[low, quotients].concat())), Some(vec![0, -1, 3, -2]));
+        assert_eq!(found(&one_quad(0, 1, &[low, quotients].concat())), Some(vec![0, -1, 3, -2]));
+        assert_eq!(found(&one_quad(9, 3, &[&[(1, 5)][..], &low, &quotients].concat())), Some(vec![0, -1, 3, -2]));
+        // Bits beyond the last one: the tile ends within a byte.
+        assert_eq!(found(&one_quad(1, 0, &[&low[..], &quotients, &[(1, 1)]].concat())), None);
+        // Parameters up to 31.
+        let great = |base, step| one_quad(base, step, &[&[(0, 31); 4][..], &[(1, 1); 4]].concat());
+        assert_eq!(found(&great(31, 0)), Some(vec![0; 4]));
+        assert_eq!(found(&one_quad(31, 1, &[&[(0, 32); 4][..], &[(1, 1); 4]].concat())), None);
+        assert_eq!(found(&one_quad(31, 2, &[&[(0, 33); 4][..], &[(1, 1); 4]].concat())), None);
+        // Quotients up to 23; 24 is followed by the number; 25 is none.
+        let quotient =
+            |zeros: u32, more: &[(u64, u32)]| one_quad(0, 0, &[&[(1, 1), (1 << zeros, zeros + 1), (1, 1), (1, 1)], more].concat());
+        assert_eq!(found(&quotient(23, &[])), Some(vec![0, -12, 0, 0]));
+        assert_eq!(found(&quotient(24, &[(1_000_000, 32)])), Some(vec![0, 500_000, 0, 0]));
+        assert_eq!(found(&quotient(24, &[(u64::from(u32::MAX), 32)])), Some(vec![0, -(1 << 30), 0, 0]), "cut to 31 bits");
+        assert_eq!(found(&quotient(24, &[])), None);
+        assert_eq!(found(&quotient(25, &[])), None);
+        assert_eq!(found(&quotient(25, &[(0, 32)])), None);
+        // No quotients at all.
+        assert_eq!(found(&one_quad(0, 0, &[])), None);
+        assert_eq!(found(&one_quad(0, 0, &[(0, 56), (0, 56)])), None);
+        // What is flagged may be 0; nothing may be flagged.
+        assert_eq!(found(&tile(&[(0, 1), (0, 32), (0, 5)])), Some(vec![0; 4]));
+        assert_eq!(found(&tile(&[(0, 1), (1, 32), (0, 5), (0, 2), (15, 4), (0, 32)])), Some(vec![0; 4]));
+    }
+}
