@@ -46,12 +46,13 @@ pub const fn unfold(folded: u32) -> i32 {
     (folded >> 1) as i32 ^ -((folded & 1) as i32)
 }
 
-/// The parameter for so many live symbols, at least 1, of this sum of folded forms: the binary logarithm of the mean, rounded down. It
-/// costs a quarter of a per cent more than the best one, and needs no second look at the symbols.
+/// The parameter for so many live quads, at least 1, of this sum of folded symbols: the binary logarithm of their mean and 3/8,
+/// rounded down. It costs a twentieth of a per cent more than the best one, and needs no second look at the symbols.
 #[inline(always)]
 #[must_use]
-pub const fn parameter(sum: u64, count: u32) -> u32 {
-    let (sum_log2, count_log2) = ((sum | 1).ilog2(), count.ilog2());
+pub const fn parameter(sum: u64, quads: u32) -> u32 {
+    let (sum, count) = (sum + (quads + quads / 2) as u64, 4 * quads);
+    let (sum_log2, count_log2) = (sum.ilog2(), count.ilog2());
     if sum_log2 <= count_log2 {
         return 0;
     }
@@ -128,12 +129,13 @@ mod tests {
 
     #[test]
     fn parameters_are_logarithms_of_means() {
-        for count in 1..=128u32 {
-            for sum in (0..1000u64).chain([1 << 20, (1 << 31) - 1, u64::from(count) * u64::from(FOLDED - 1)]) {
-                let expected = (0..64).rev().find(|&k| u128::from(count) << k <= u128::from(sum)).unwrap_or(0);
-                assert_eq!(parameter(sum, count), expected, "{sum} {count}");
+        for quads in 1..=32u32 {
+            let greatest = 4 * u64::from(quads) * u64::from(FOLDED - 1);
+            for sum in (0..1000u64).chain([1 << 20, (1 << 31) - 1, greatest]) {
+                let mean = (sum as f64 + (quads * 3 / 2) as f64) / f64::from(4 * quads);
+                assert_eq!(parameter(sum, quads), mean.log2().max(0.0).floor() as u32, "{sum} {quads}");
             }
-            assert!(parameter(u64::from(count) * u64::from(FOLDED - 1), count) <= MAX_PARAMETER);
+            assert!(parameter(greatest, quads) <= MAX_PARAMETER);
         }
     }
 }

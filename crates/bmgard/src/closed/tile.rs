@@ -63,7 +63,7 @@ impl Block {
                 sum += u64::from(folded);
             }
         }
-        Self { folded, live, parameter: parameter(sum, 4 * live.count_ones()) }
+        Self { folded, live, parameter: parameter(sum, live.count_ones()) }
     }
 }
 
