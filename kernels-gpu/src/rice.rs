@@ -511,7 +511,7 @@ const fn ranks(first: u32, counts: [u32; 4]) -> [u32; 4] {
     [first, second, third, third + counts[2]]
 }
 
-/// Writes low bits from `low_at` on and quotients from `at` on. Returns the end of what was written, or nothing where it goes beyond
+/// Writes low bits from `low_at` on and quotients from `at` on. Returns the ends of both, or nothing where they go beyond
 /// `limit` bits.
 ///
 /// # Safety
@@ -525,18 +525,21 @@ unsafe fn write_symbols<S: Stored>(
     limit: u32,
     own: Own,
     symbols: *const S,
-) -> Option<u32> {
+) -> Option<(u32, u32)> {
     let lane = warp::lane_id();
     // SAFETY: the caller's; all lanes decide alike, by votes, so that the compiler sees it.
     unsafe {
         let live = warp::full::ballot(own.quads != 0);
         let mut capped = 0u32;
-        let mut next = load_octet(symbols, 0);
+        // The next symbols are on their way already, where there are registers for them.
+        let mut next = if size_of::<S>() == 2 { load_octet(symbols, 0) } else { [S::NONE; 2] };
         let mut block = 0;
         while block < BLOCKS as u32 {
             // Two blocks at a time, of which each lane has two quads in a row.
-            let loaded = next;
-            next = load_octet(symbols, (block + 2) % BLOCKS as u32);
+            let loaded = if size_of::<S>() == 2 { next } else { load_octet(symbols, block) };
+            if size_of::<S>() == 2 {
+                next = load_octet(symbols, (block + 2) % BLOCKS as u32);
+            }
             if live >> block & 3 != 0 {
                 let folded = without_escapes::<S, 2>(loaded).0.map(S::fold);
                 let k = warp::full::shuffle(own.parameter, block + lane / 16);
@@ -606,7 +609,7 @@ unsafe fn write_symbols<S: Stored>(
             at += all;
         }
     }
-    Some(at)
+    Some((at, low_at))
 }
 
 /// Writes the values that are stored exactly.
@@ -686,46 +689,59 @@ unsafe fn encode<T: Real, S: Stored>(
         let words = words.add((thread::thread_idx_x() / 32) as usize * 2 * WINDOW);
         let symbols = symbols.add(index as usize * TILE_NODES);
         let out = slots.add(index as usize * slot_words as usize);
-        let raw = Tile::new(tiles, index).nodes() * size_of::<T>() as u32;
         let (own, escapes) = look(symbols);
-        let mut bytes = 0;
-        if escapes > 0 || warp::full::any(own.quads != 0) {
-            let mut low = Window::new(words, out, 0);
-            let (start, first) = write_header(&low, own, escapes > 0);
-            let for_escapes = if escapes > 0 { POSITION_BITS + escapes * (POSITION_BITS + bits::<T>()) } else { 0 };
-            bytes = raw;
-            if warp::full::any(first + for_escapes < 8 * raw) {
-                let limit = 8 * raw - for_escapes;
-                let mut high = Window::new(words.add(WINDOW), out, first);
-                let word = high.base;
-                if let Some(mut at) = write_symbols(&mut low, start, &mut high, first, limit, own, symbols) {
-                    bytes = (at + for_escapes).div_ceil(8);
-                    if warp::full::any(bytes < raw) {
-                        if escapes > 0 {
-                            // Made anew, from what the compiler does not know to be the same: no registers are kept for it.
-                            let tile = Tile::new(tiles, warp::full::shuffle(index, 0));
-                            at = write_escapes(&mut high, at, &tile, symbols, positions, values, escapes);
-                        }
-                        low.flush(first);
-                        // The word that both have a part of: in memory already, by this lane, or not yet.
-                        if lane == 0 {
-                            let shared = *low.words;
-                            *if high.base == word { high.words } else { out.add((word / 32) as usize) } |= shared;
-                        }
-                        high.finish(at);
+        if escapes == 0 && !warp::full::any(own.quads != 0) {
+            if lane == 0 {
+                *lengths.add(index as usize) = 0;
+            }
+            return;
+        }
+        let mut low = Window::new(words, out, 0);
+        let (start, first) = write_header(&low, own, escapes > 0);
+        let for_escapes = if escapes > 0 { POSITION_BITS + escapes * (POSITION_BITS + bits::<T>()) } else { 0 };
+        let limit = (8 * raw_bytes::<T>(tiles, index)).saturating_sub(for_escapes);
+        if warp::full::any(first < limit) {
+            let mut high = Window::new(words.add(WINDOW), out, first);
+            if let Some((mut at, first)) = write_symbols(&mut low, start, &mut high, first, limit, own, symbols) {
+                // What is known already is found again here, so that no registers are kept for it.
+                let tile = Tile::new(tiles, warp::full::shuffle(index, 0));
+                let raw = tile.nodes() * size_of::<T>() as u32;
+                let for_escapes = 8 * raw - limit;
+                let escapes = for_escapes / (POSITION_BITS + bits::<T>());
+                let bytes = (at + for_escapes).div_ceil(8);
+                if warp::full::any(bytes < raw) {
+                    if warp::full::any(escapes > 0) {
+                        at = write_escapes(&mut high, at, &tile, symbols, positions, values, escapes);
                     }
+                    low.flush(first);
+                    if lane == 0 {
+                        // The word that both have a part of: in memory already, by this lane, or not yet.
+                        let (shared, word) = (*low.words, first & !31);
+                        *if high.base == word { high.words } else { out.add((word / 32) as usize) } |= shared;
+                        *lengths.add(index as usize) = bytes as u16;
+                        if escapes > 0 {
+                            atomic_fetch_add_relaxed_u32_device(counts.add(1), escapes);
+                        }
+                    }
+                    return high.finish(at);
                 }
             }
         }
         if lane == 0 {
-            *lengths.add(index as usize) = bytes as u16;
-            if bytes == raw {
-                atomic_fetch_add_relaxed_u32_device(counts, 1);
-            } else if escapes > 0 {
-                atomic_fetch_add_relaxed_u32_device(counts.add(1), escapes);
-            }
+            *lengths.add(index as usize) = raw_bytes::<T>(tiles, index) as u16;
+            atomic_fetch_add_relaxed_u32_device(counts, 1);
         }
     }
+}
+
+/// The bytes of a raw tile.
+///
+/// # Safety
+/// All lanes call it with the same index.
+#[inline(always)]
+unsafe fn raw_bytes<T>(tiles: Tiles, index: u32) -> u32 {
+    // SAFETY: the caller's. The compiler does not know the index to be the same: it is found anew each time, and takes no registers.
+    Tile::new(tiles, unsafe { warp::full::shuffle(index, 0) }).nodes() * size_of::<T>() as u32
 }
 
 /// Bits from memory.
@@ -1202,6 +1218,8 @@ unsafe fn decode<T: Real, S: Stored>(
         let (mut at, mut found) = read_symbols(&reader, &header, symbols, quotients, owns);
         let mut good = true;
         if reader.bits(0) & 1 == 1 {
+            // Made anew, as in the encoder.
+            let tile = Tile::new(tiles, warp::full::shuffle(index, 0));
             let (end, such) = read_escapes(&reader, at, &tile, positions, symbols, values);
             at = end;
             good &= such;
@@ -1251,7 +1269,7 @@ macro_rules! kernels {
         /// As above; `payload` points to the tiles' bytes, which end at `limit`, `lengths` to the bytes of each, at any byte address;
         /// `offsets` and `bases` are what [`crate::scan`] makes of them; `values` points to the chunk's values; `bad` to a number,
         /// whose first bit is set where bytes are not a tile's, and whose second one where symbols do not fit in their type.
-        #[kernel(max_threads = BLOCK)]
+        #[kernel(max_threads = BLOCK, min_blocks = 9)]
         pub unsafe fn $decode(
             tiles: Tiles,
             positions: *const u16,
