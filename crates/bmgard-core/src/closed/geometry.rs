@@ -8,18 +8,12 @@ const TILE_LOG2: u32 = 12;
 /// The sets of odd axes (z = 1, y = 2, x = 4) in the order in which a level's classes are worked on.
 pub const CLASSES: [usize; 7] = [1, 2, 4, 3, 5, 6, 7];
 
-/// Symbols that are coded together: a warp's lanes.
-pub const GROUP: usize = 32;
-
-/// Symbols of the coarsest classes, which are coded as one stream: those of fewer than this many nodes in a tile. The first of its places
+/// Symbols of the coarsest classes, which stand together: those of fewer than this many nodes in a tile. The first of their places
 /// is the anchor's, whose symbol is always 0 here.
 pub const POOL: usize = 64;
 
 /// The most levels that a tile can have.
 pub const MAX_LEVELS: usize = TILE_LOG2 as usize;
-
-/// The most streams that a tile's symbols are coded in: the pool and the larger classes.
-pub const MAX_STREAMS: usize = 15;
 
 /// The sides of a tile, powers of two, slowest dimension first; their product is [`TILE_NODES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,7 +128,7 @@ impl TileShape {
         start
     }
 
-    /// The finest level whose classes are in the pool; those of finer levels have streams of their own.
+    /// The finest level whose classes are in the pool; those of finer levels follow it one by one.
     #[inline(always)]
     #[must_use]
     pub const fn pooled_from(self) -> usize {
@@ -145,23 +139,7 @@ impl TileShape {
         level
     }
 
-    /// The number of streams: the pool, and each class of the levels below [`TileShape::pooled_from`].
-    #[must_use]
-    pub const fn streams(self) -> usize {
-        let mut count = 1;
-        let mut level = 0;
-        while level < self.pooled_from() {
-            let mut index = 0;
-            while index < CLASSES.len() {
-                count += self.has_class(level, CLASSES[index]) as usize;
-                index += 1;
-            }
-            level += 1;
-        }
-        count
-    }
-
-    /// The axis of each bit of a position in a class's stream, lowest first, for a class of these extents. The bits of one axis ascend.
+    /// The axis of each bit of a position among a class's symbols, lowest first, for a class of these extents. The bits of one axis ascend.
     ///
     /// Four symbols in a row are 2 nodes along each of the two fastest axes that have them, and a group is 4 rows of 8 nodes where
     /// the class is long enough: zeros come in such blocks.
@@ -199,7 +177,7 @@ impl TileShape {
         axes
     }
 
-    /// The place of a position in the stream of a class (or the pool, whose positions are places).
+    /// The place of a position among the symbols of a class (or the pool, whose positions are places).
     #[must_use]
     pub const fn place(self, level: usize, class: usize, position: usize) -> usize {
         let axes = self.position_axes(level);
@@ -255,11 +233,9 @@ mod tests {
                 }
             }
             assert!(nodes.iter().all(|&seen| seen) && places.iter().all(|&count| count == 1), "{shape:?}");
-            // The pool is what stands before the first class with a stream of its own.
+            // The pool is what stands before the first class that is not in it.
             let first = shape.pooled_from() - 1;
             assert_eq!(shape.class_start(first, *CLASSES.iter().find(|&&class| shape.has_class(first, class)).unwrap()), POOL);
         }
-        let streams: Vec<usize> = TileShape::ALL.into_iter().map(TileShape::streams).collect();
-        assert_eq!(streams, [15, 15, 15, 15, 10, 7]);
     }
 }

@@ -448,7 +448,10 @@ mod tests {
         Plan::new([16, 16, 16], TileShape::CUBE)
     }
 
-    fn decoded(plan: &Plan, bytes: &[u8]) -> Option<(Vec<i32>, Vec<(u16, u64)>)> {
+    /// Symbols by place, and escapes: nodes and the bits of their values.
+    type Decoded = (Vec<i32>, Vec<(u16, u64)>);
+
+    fn decoded(plan: &Plan, bytes: &[u8]) -> Option<Decoded> {
         let (mut places, mut escapes) = ([0; TILE_NODES], Vec::<(u16, f64)>::new());
         decode(plan, bytes, &mut places, &mut escapes)?;
         Some((places.to_vec(), escapes.into_iter().map(|(node, value)| (node, value.bits())).collect()))
