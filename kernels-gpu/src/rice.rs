@@ -43,11 +43,6 @@ struct Four([i32; 4]);
 #[repr(C, align(8))]
 struct Pairs([u32; 2]);
 
-/// Two quads, likewise.
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-struct Octet<Q>([Q; 2]);
-
 /// How symbols lie in memory.
 trait Stored: Copy + 'static {
     /// Four of them.
@@ -204,36 +199,25 @@ unsafe fn load_quad<S: Stored>(symbols: *const S, block: u32) -> S::Quad {
     unsafe { *(symbols.add((block * SYMBOLS as u32 + 4 * warp::lane_id()) as usize) as *const S::Quad) }
 }
 
-/// Loads the lane's octet of two blocks, the first of which is given.
-///
-/// # Safety
-/// As above.
-#[inline(always)]
-unsafe fn load_octet<S: Stored>(symbols: *const S, block: u32) -> [S::Quad; 2] {
-    // SAFETY: the caller's.
-    unsafe { (*(symbols.add((block * SYMBOLS as u32 + 8 * warp::lane_id()) as usize) as *const Octet<S::Quad>)).0 }
-}
-
-/// Quads with 0 for values that are stored exactly, and how many those are.
+/// The quad with 0 for values that are stored exactly, and how many those are.
 ///
 /// # Safety
 /// All lanes call it.
 #[inline(always)]
-unsafe fn without_escapes<S: Stored, const N: usize>(mut quads: [S::Quad; N]) -> ([S::Quad; N], u32) {
-    let may_be = quads.map(|quad| S::glance(quad).1);
+unsafe fn without_escapes<S: Stored>(quad: S::Quad) -> (S::Quad, u32) {
     // SAFETY: the caller's.
-    if !unsafe { warp::full::any(may_be[0] | may_be[N - 1]) } {
-        return (quads, 0);
+    if !unsafe { warp::full::any(S::glance(quad).1) } {
+        return (quad, 0);
     }
+    let mut symbols = S::symbols(quad);
     let mut escapes = 0;
-    quads = quads.map(|quad| {
-        S::quad(S::symbols(quad).map(|symbol| {
-            let escaped = symbol == S::ESCAPED;
-            escapes += u32::from(escaped);
-            if escaped { 0 } else { symbol }
-        }))
+    each4!(|i| {
+        if symbols[i] == S::ESCAPED {
+            symbols[i] = 0;
+            escapes += 1;
+        }
     });
-    (quads, escapes)
+    (S::quad(symbols), escapes)
 }
 
 /// Bits of a value of type `T`.
@@ -257,31 +241,16 @@ impl Window {
     /// All lanes call it; the window's words are the warp's own, and `out` has room for what is written.
     #[inline(always)]
     unsafe fn new(words: *mut u32, out: *mut u32, at: u32) -> Self {
-        let window = Self { words, out, base: at & !31 };
+        let mut i = warp::lane_id();
         // SAFETY: the words are there.
         unsafe {
-            window.clear(0);
-            warp::full::sync();
-        }
-        window
-    }
-
-    /// Makes all words 0 but the first one.
-    ///
-    /// # Safety
-    /// All lanes call it, between barriers.
-    #[inline(always)]
-    unsafe fn clear(&self, first: u32) {
-        let lane = warp::lane_id();
-        // SAFETY: the words are there.
-        unsafe {
-            *self.words.add(lane as usize) = if lane == 0 { first } else { 0 };
-            let mut i = 32;
-            while i < WINDOW {
-                *self.words.add(lane as usize + i) = 0;
+            while i < WINDOW as u32 {
+                *words.add(i as usize) = 0;
                 i += 32;
             }
+            warp::full::sync();
         }
+        Self { words, out, base: at & !31 }
     }
 
     /// Puts `count` bits, at most 32, at a place; the value is below 2^count.
@@ -335,8 +304,11 @@ impl Window {
                 i += 32;
             }
             warp::full::sync();
-            // Those beyond are 0 anyway.
-            self.clear(rest);
+            let mut i = lane;
+            while i <= whole && i < WINDOW as u32 {
+                *self.words.add(i as usize) = if i == 0 { rest } else { 0 };
+                i += 32;
+            }
             warp::full::sync();
         }
         self.base += 32 * whole;
@@ -358,7 +330,7 @@ impl Window {
 struct Own {
     quads: u32,
     parameter: u32,
-    /// Where its low bits start; only a decoder needs it.
+    /// Where its low bits start.
     low: u32,
 }
 
@@ -380,7 +352,7 @@ unsafe fn look<S: Stored>(symbols: *const S) -> (Own, u32) {
                 loaded[i] = load_quad(symbols, first + i as u32);
             });
             each4!(|i| {
-                let ([quad], escaped) = without_escapes::<S, 1>([loaded[i]]);
+                let (quad, escaped) = without_escapes::<S>(loaded[i]);
                 let live = warp::full::ballot(S::glance(quad).0 != 0);
                 let all = S::sum(quad);
                 if lane == first + i as u32 {
@@ -396,12 +368,12 @@ unsafe fn look<S: Stored>(symbols: *const S) -> (Own, u32) {
     }
 }
 
-/// Writes all before the low bits. Returns where those start and end.
+/// Writes all before the low bits; finds where those start and end.
 ///
 /// # Safety
 /// All lanes call it; the window is new.
 #[inline(always)]
-unsafe fn write_header(window: &Window, own: Own, escapes: bool) -> (u32, u32) {
+unsafe fn write_header(window: &Window, own: &mut Own, escapes: bool) -> u32 {
     let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
     // SAFETY: the caller's; this is some 1300 bits at most.
     unsafe {
@@ -436,47 +408,30 @@ unsafe fn write_header(window: &Window, own: Own, escapes: bool) -> (u32, u32) {
         }
         let all = warp::full::shuffle(all, 31);
         let lows = bytes + 8 * (all & 0xFF);
-        (lows, lows + (all >> 8))
+        own.low = lows + (before >> 8);
+        lows + (all >> 8)
     }
 }
 
-/// Where the ones of the quotients are that four folded symbols have, and how many bits there are.
-#[inline(always)]
-const fn ones(folded: [u32; 4], k: u32) -> ([u32; 4], u32) {
-    ones_of([folded[0] >> k, folded[1] >> k, folded[2] >> k, folded[3] >> k])
-}
-
-/// Likewise, of quotients that are capped.
-#[inline(always)]
-fn capped_ones(folded: [u32; 4], k: u32) -> ([u32; 4], u32) {
-    ones_of(folded.map(|folded| (folded >> k).min(CAP)))
-}
-
-#[inline(always)]
-const fn ones_of(quotients: [u32; 4]) -> ([u32; 4], u32) {
-    let second = quotients[0].wrapping_add(quotients[1]).wrapping_add(1);
-    let third = second.wrapping_add(quotients[2]).wrapping_add(1);
-    let fourth = third.wrapping_add(quotients[3]).wrapping_add(1);
-    ([quotients[0], second, third, fourth], fourth.wrapping_add(1))
-}
-
-/// A word of four ones.
-#[inline(always)]
-const fn word([a, b, c, d]: [u32; 4]) -> u32 {
-    1 << (a & 31) | 1 << (b & 31) | 1 << (c & 31) | 1 << (d & 31)
-}
-
-/// Puts four ones.
+/// Puts a lane's quotients, which are below [`CAP`] or that, as zeros and ones.
 ///
 /// # Safety
 /// There is room for them.
 #[inline(always)]
-unsafe fn put_ones(window: &Window, at: u32, ones: [u32; 4]) {
+unsafe fn put_quotients(window: &Window, at: u32, quotients: [u32; 4], long: bool) {
+    let second = quotients[0] + quotients[1] + 1;
+    let third = second + quotients[2] + 1;
+    let fourth = third + quotients[3] + 1;
     // SAFETY: the caller's.
     unsafe {
-        each4!(|i| {
-            window.put(at + ones[i], 1);
-        });
+        if long {
+            window.put(at + quotients[0], 1);
+            window.put(at + second, 1);
+            window.put(at + third, 1);
+            window.put(at + fourth, 1);
+        } else {
+            window.put(at, 1 << (quotients[0] & 31) | 1 << (second & 31) | 1 << (third & 31) | 1 << (fourth & 31));
+        }
     }
 }
 
@@ -511,87 +466,66 @@ const fn ranks(first: u32, counts: [u32; 4]) -> [u32; 4] {
     [first, second, third, third + counts[2]]
 }
 
-/// Writes low bits from `low_at` on and quotients from `at` on. Returns the ends of both, or nothing where they go beyond
-/// `limit` bits.
+/// Writes low bits and quotients. Returns the end of what was written, or nothing where it goes beyond `limit` bits.
 ///
 /// # Safety
 /// All lanes call it; the symbols are there.
 #[inline(always)]
 unsafe fn write_symbols<S: Stored>(
     low: &mut Window,
-    mut low_at: u32,
     high: &mut Window,
+    own: Own,
     mut at: u32,
     limit: u32,
-    own: Own,
     symbols: *const S,
-) -> Option<(u32, u32)> {
-    let lane = warp::lane_id();
+) -> Option<(u32, Held)> {
+    let (lane, below) = (warp::lane_id(), warp::lanemask_lt());
+    let first = high.base;
+    let mut held = Held { word: 0, is: false };
     // SAFETY: the caller's; all lanes decide alike, by votes, so that the compiler sees it.
     unsafe {
-        let live = warp::full::ballot(own.quads != 0);
+        let mut blocks = warp::full::ballot(own.quads != 0);
         let mut capped = 0u32;
-        // The next symbols are on their way already, where there are registers for them.
-        let mut next = if size_of::<S>() == 2 { load_octet(symbols, 0) } else { [S::NONE; 2] };
-        let mut block = 0;
-        while block < BLOCKS as u32 {
-            // Two blocks at a time, of which each lane has two quads in a row.
-            let loaded = if size_of::<S>() == 2 { next } else { load_octet(symbols, block) };
-            if size_of::<S>() == 2 {
-                next = load_octet(symbols, (block + 2) % BLOCKS as u32);
+        let mut next = load_quad(symbols, blocks.trailing_zeros() & 31);
+        while blocks != 0 {
+            let block = blocks.trailing_zeros();
+            blocks &= blocks - 1;
+            let loaded = next;
+            next = load_quad(symbols, blocks.trailing_zeros() & 31);
+            let folded = S::fold(without_escapes::<S>(loaded).0);
+            let quads = warp::full::ballot(folded[0] | folded[1] | folded[2] | folded[3] != 0);
+            let k = warp::full::shuffle(own.parameter, block);
+            let start = warp::full::shuffle(own.low, block);
+            let live = quads >> lane & 1 == 1;
+            low.reserve(start, 4 * k * quads.count_ones());
+            if live && k > 0 {
+                put_low(low, start + 4 * k * (quads & below).count_ones(), folded, k);
             }
-            if live >> block & 3 != 0 {
-                let folded = without_escapes::<S, 2>(loaded).0.map(S::fold);
-                let k = warp::full::shuffle(own.parameter, block + lane / 16);
-                let live = folded.map(|quad| quad[0] | quad[1] | quad[2] | quad[3] != 0);
-                let ones = folded.map(|quad| ones(quad, k));
-                let mut bits = ones.map(|(_, bits)| bits);
-                let all = folded.map(|quad| quad[0] | quad[1] | quad[2] | quad[3]);
-                if warp::full::any((all[0] | all[1]) >> k >= CAP) {
-                    capped |= 3 << block;
-                    bits = folded.map(|quad| capped_ones(quad, k).1);
+            let mut quotients = folded.map(|folded| folded >> k);
+            if warp::full::any(quotients[0] | quotients[1] | quotients[2] | quotients[3] >= CAP) {
+                if warp::full::any(quotients[0].max(quotients[1]).max(quotients[2].max(quotients[3])) >= CAP) {
+                    capped |= 1 << block;
                 }
-                let bits = [if live[0] { bits[0] } else { 0 }, if live[1] { bits[1] } else { 0 }];
-                let words = [if live[0] { word(ones[0].0) } else { 0 }, if live[1] { word(ones[1].0) } else { 0 }];
-                let word = words[0] | words[1] << (bits[0] & 31);
-                let long = warp::full::any(bits[0] + bits[1] > 32);
-                let low_bits = [if live[0] { 4 * k } else { 0 }, if live[1] { 4 * k } else { 0 }];
-                // Running sums of both in one.
-                let own = bits[0] + bits[1] + ((low_bits[0] + low_bits[1]) << 16);
-                let before = running_sum(own) - own;
-                let all = warp::full::reduce_add(own);
-                if warp::full::any(at + (all & 0xFFFF) > limit) {
-                    return None;
-                }
-                low.reserve(low_at, all >> 16);
-                high.reserve(at, all & 0xFFFF);
-                let (own_low, own_at) = (low_at + (before >> 16), at + (before & 0xFFFF));
-                if long {
-                    if live[0] {
-                        put_ones(high, own_at, capped_ones(folded[0], k).0);
-                    }
-                    if live[1] {
-                        put_ones(high, own_at + bits[0], capped_ones(folded[1], k).0);
-                    }
-                } else if live[0] || live[1] {
-                    high.put(own_at, word);
-                }
-                if live[0] && k > 0 {
-                    put_low(low, own_low, folded[0], k);
-                }
-                if live[1] && k > 0 {
-                    put_low(low, own_low + low_bits[0], folded[1], k);
-                }
-                at += all & 0xFFFF;
-                low_at += all >> 16;
+                quotients = quotients.map(|quotient| quotient.min(CAP));
             }
-            block += 2;
+            let count = if live { quotients[0] + quotients[1] + quotients[2] + quotients[3] + 4 } else { 0 };
+            let sum = running_sum(count);
+            let all = warp::full::reduce_add(count);
+            let long = warp::full::any(count > 32);
+            if warp::full::any(at + all > limit) {
+                return None;
+            }
+            held.reserve(high, first, at, all);
+            if live {
+                put_quotients(high, at + sum - count, quotients, long);
+            }
+            at += all;
         }
         while capped != 0 {
             let block = capped.trailing_zeros();
             capped &= capped - 1;
             let k = warp::full::shuffle(own.parameter, block);
-            let quotients = S::fold(without_escapes::<S, 1>([load_quad(symbols, block)]).0[0]).map(|folded| folded >> k);
+            let quotients = S::fold(without_escapes::<S>(load_quad(symbols, block)).0).map(|folded| folded >> k);
             let is = quotients.map(|quotient| u32::from(quotient >= CAP));
             let count = is[0] + is[1] + is[2] + is[3];
             let sum = running_sum(count);
@@ -599,7 +533,7 @@ unsafe fn write_symbols<S: Stored>(
             if warp::full::any(at + all > limit) {
                 return None;
             }
-            high.reserve(at, all);
+            held.reserve(high, first, at, all);
             let ranks = ranks(sum - count, is);
             each4!(|i| {
                 if is[i] != 0 {
@@ -609,7 +543,33 @@ unsafe fn write_symbols<S: Stored>(
             at += all;
         }
     }
-    Some((at, low_at))
+    Some((at, held))
+}
+
+/// The first word of the quotients, which is the last one of the low bits too.
+struct Held {
+    word: u32,
+    is: bool,
+}
+
+impl Held {
+    /// [`Window::reserve`], but keeps the first word.
+    ///
+    /// # Safety
+    /// All lanes call it.
+    #[inline(always)]
+    unsafe fn reserve(&mut self, window: &mut Window, first: u32, at: u32, count: u32) {
+        // SAFETY: the caller's.
+        unsafe {
+            if warp::full::any(at + count - window.base > 32 * WINDOW as u32) {
+                warp::full::sync();
+                if window.base == first {
+                    *self = Held { word: *window.words, is: true };
+                }
+                window.flush(at);
+            }
+        }
+    }
 }
 
 /// Writes the values that are stored exactly.
@@ -619,6 +579,8 @@ unsafe fn write_symbols<S: Stored>(
 #[inline(always)]
 unsafe fn write_escapes<T: Real, S: Stored>(
     window: &mut Window,
+    held: &mut Held,
+    first: u32,
     mut at: u32,
     tile: &Tile,
     symbols: *const S,
@@ -629,7 +591,7 @@ unsafe fn write_escapes<T: Real, S: Stored>(
     let lane = warp::lane_id();
     // SAFETY: the caller's; nodes that are looked up exist.
     unsafe {
-        window.reserve(at, POSITION_BITS);
+        held.reserve(window, first, at, POSITION_BITS);
         if lane == 0 {
             window.put(at, count - 1);
         }
@@ -644,7 +606,7 @@ unsafe fn write_escapes<T: Real, S: Stored>(
                 let [a, b] = if position & 2 == 0 { [a, b] } else { [c, d] };
                 let escaped = (if position & 1 == 0 { a } else { b }) == S::ESCAPED;
                 let votes = warp::full::ballot(escaped);
-                window.reserve(at, votes.count_ones() * width);
+                held.reserve(window, first, at, votes.count_ones() * width);
                 if escaped {
                     let at = at + (votes & warp::lanemask_lt()).count_ones() * width;
                     if part == 0 {
@@ -684,64 +646,54 @@ unsafe fn encode<T: Real, S: Stored>(
     if index >= Tile::count(&tiles) {
         return;
     }
+    let tile = Tile::new(tiles, index);
     // SAFETY: the caller's; whole warps return.
     unsafe {
         let words = words.add((thread::thread_idx_x() / 32) as usize * 2 * WINDOW);
         let symbols = symbols.add(index as usize * TILE_NODES);
         let out = slots.add(index as usize * slot_words as usize);
-        let (own, escapes) = look(symbols);
-        if escapes == 0 && !warp::full::any(own.quads != 0) {
-            if lane == 0 {
-                *lengths.add(index as usize) = 0;
-            }
-            return;
-        }
-        let mut low = Window::new(words, out, 0);
-        let (start, first) = write_header(&low, own, escapes > 0);
-        let for_escapes = if escapes > 0 { POSITION_BITS + escapes * (POSITION_BITS + bits::<T>()) } else { 0 };
-        let limit = (8 * raw_bytes::<T>(tiles, index)).saturating_sub(for_escapes);
-        if warp::full::any(first < limit) {
-            let mut high = Window::new(words.add(WINDOW), out, first);
-            if let Some((mut at, first)) = write_symbols(&mut low, start, &mut high, first, limit, own, symbols) {
-                // What is known already is found again here, so that no registers are kept for it.
-                let tile = Tile::new(tiles, warp::full::shuffle(index, 0));
-                let raw = tile.nodes() * size_of::<T>() as u32;
-                let for_escapes = 8 * raw - limit;
-                let escapes = for_escapes / (POSITION_BITS + bits::<T>());
-                let bytes = (at + for_escapes).div_ceil(8);
-                if warp::full::any(bytes < raw) {
-                    if warp::full::any(escapes > 0) {
-                        at = write_escapes(&mut high, at, &tile, symbols, positions, values, escapes);
-                    }
-                    low.flush(first);
-                    if lane == 0 {
-                        // The word that both have a part of: in memory already, by this lane, or not yet.
-                        let (shared, word) = (*low.words, first & !31);
-                        *if high.base == word { high.words } else { out.add((word / 32) as usize) } |= shared;
-                        *lengths.add(index as usize) = bytes as u16;
+        let raw = tile.nodes() * size_of::<T>() as u32;
+        let (mut own, escapes) = look(symbols);
+        let mut bytes = 0;
+        if escapes > 0 || warp::full::any(own.quads != 0) {
+            let mut low = Window::new(words, out, 0);
+            let first = write_header(&low, &mut own, escapes > 0);
+            let for_escapes = if escapes > 0 { POSITION_BITS + escapes * (POSITION_BITS + bits::<T>()) } else { 0 };
+            bytes = raw;
+            if warp::full::any(first + for_escapes < 8 * raw) {
+                let limit = 8 * raw - for_escapes;
+                let mut high = Window::new(words.add(WINDOW), out, first);
+                let start = high.base;
+                if let Some((mut at, mut held)) = write_symbols(&mut low, &mut high, own, first, limit, symbols) {
+                    bytes = (at + for_escapes).div_ceil(8);
+                    if warp::full::any(bytes < raw) {
                         if escapes > 0 {
-                            atomic_fetch_add_relaxed_u32_device(counts.add(1), escapes);
+                            at = write_escapes(&mut high, &mut held, start, at, &tile, symbols, positions, values, escapes);
                         }
+                        low.flush(first);
+                        // The word that both have a part of.
+                        if lane == 0 {
+                            let shared = *low.words;
+                            if held.is {
+                                *out.add((start / 32) as usize) = held.word | shared;
+                            } else {
+                                *high.words |= shared;
+                            }
+                        }
+                        high.finish(at);
                     }
-                    return high.finish(at);
                 }
             }
         }
         if lane == 0 {
-            *lengths.add(index as usize) = raw_bytes::<T>(tiles, index) as u16;
-            atomic_fetch_add_relaxed_u32_device(counts, 1);
+            *lengths.add(index as usize) = bytes as u16;
+            if bytes == raw {
+                atomic_fetch_add_relaxed_u32_device(counts, 1);
+            } else if escapes > 0 {
+                atomic_fetch_add_relaxed_u32_device(counts.add(1), escapes);
+            }
         }
     }
-}
-
-/// The bytes of a raw tile.
-///
-/// # Safety
-/// All lanes call it with the same index.
-#[inline(always)]
-unsafe fn raw_bytes<T>(tiles: Tiles, index: u32) -> u32 {
-    // SAFETY: the caller's. The compiler does not know the index to be the same: it is found anew each time, and takes no registers.
-    Tile::new(tiles, unsafe { warp::full::shuffle(index, 0) }).nodes() * size_of::<T>() as u32
 }
 
 /// Bits from memory.
@@ -1218,8 +1170,6 @@ unsafe fn decode<T: Real, S: Stored>(
         let (mut at, mut found) = read_symbols(&reader, &header, symbols, quotients, owns);
         let mut good = true;
         if reader.bits(0) & 1 == 1 {
-            // Made anew, as in the encoder.
-            let tile = Tile::new(tiles, warp::full::shuffle(index, 0));
             let (end, such) = read_escapes(&reader, at, &tile, positions, symbols, values);
             at = end;
             good &= such;
@@ -1245,7 +1195,7 @@ macro_rules! kernels {
         /// to 4096 for each tile, the least one standing for a value that is stored exactly, `values` to the chunk's original values,
         /// `slots` to `slot_words` words for each tile, as many as its values at least, `lengths` to a place for each; `counts` to two
         /// numbers, to which raw tiles and values that are stored exactly in others are added.
-        #[kernel(max_threads = BLOCK, min_blocks = 7)]
+        #[kernel(max_threads = BLOCK, min_blocks = 8)]
         pub unsafe fn $encode(
             tiles: Tiles,
             positions: *const u16,
@@ -1269,7 +1219,7 @@ macro_rules! kernels {
         /// As above; `payload` points to the tiles' bytes, which end at `limit`, `lengths` to the bytes of each, at any byte address;
         /// `offsets` and `bases` are what [`crate::scan`] makes of them; `values` points to the chunk's values; `bad` to a number,
         /// whose first bit is set where bytes are not a tile's, and whose second one where symbols do not fit in their type.
-        #[kernel(max_threads = BLOCK, min_blocks = 9)]
+        #[kernel(max_threads = BLOCK)]
         pub unsafe fn $decode(
             tiles: Tiles,
             positions: *const u16,
