@@ -201,7 +201,6 @@ const GROUP_EXTENT: [usize; 3] = [1, 2, 2];
 #[cfg(test)]
 mod tests {
     use std::vec;
-    use std::vec::Vec;
 
     use super::*;
 
