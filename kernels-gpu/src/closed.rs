@@ -11,7 +11,7 @@ use bmgard_core::closed::predict::{self, Neighbours};
 use bmgard_core::closed::{Anchors, Kind, Predictor, Quantiser, Side, TILE_NODES};
 use cuda_std::atomic::intrinsics::{
     atomic_fetch_add_relaxed_u32_device, atomic_fetch_add_relaxed_u64_device, atomic_fetch_max_relaxed_u64_device,
-    atomic_load_acquire_32_device, atomic_load_relaxed_64_device, atomic_store_release_32_device,
+    atomic_load_relaxed_32_device, atomic_load_relaxed_64_device, atomic_store_relaxed_32_device,
 };
 use cuda_std::prelude::*;
 
@@ -474,6 +474,9 @@ const LAST: u32 = 1 << 31;
 const FINE: u32 = 1 << 30;
 /// Levels below this one are fine.
 const FINE_LEVELS: u32 = 2;
+/// Classes and phases of a tile, at most.
+const MOST_CLASSES: usize = 28;
+const MOST_PHASES: usize = 12;
 /// Words from one counter to the next: blocks that look at one must not hinder those that count at another.
 const APART: u32 = 16;
 /// What was published, beside what it says.
@@ -504,8 +507,8 @@ struct Sampled<'a, T, const THREADS: u32> {
     tiles: &'a Tiles,
     tile: Tile,
     values: Values<T>,
-    classes: *const Class,
-    /// Where each phase's classes start.
+    /// Shared: level, axes, where its nodes start and end, of each class; and where each phase's classes start.
+    classes: *const [u32; 4],
     starts: *const u32,
     nodes: *const Node,
     source: Quantise<T>,
@@ -526,7 +529,8 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
     #[inline(always)]
     unsafe fn class(&self, index: u32) -> (Class, u32) {
         // SAFETY: the caller's.
-        unsafe { (*self.classes.add(index as usize), if index == 0 { 0 } else { (*self.classes.add(index as usize - 1)).end }) }
+        let [level, axes, start, end] = unsafe { *self.classes.add(index as usize) };
+        (Class { level, axes, predictor: 0, end }, start)
     }
 
     /// The classes of a phase: the first one, and that after the last.
@@ -637,7 +641,8 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
             };
             if warp::lane_id() == 0 {
                 let to = self.choice.arrived.add(((steps + step) * APART) as usize);
-                atomic_store_release_32_device(to, PUBLISHED | found);
+                // The word is all that the others want to see.
+                atomic_store_relaxed_32_device(to, PUBLISHED | found);
             }
         }
     }
@@ -831,15 +836,16 @@ unsafe fn wait(published: *const u32, found: *mut u32) -> u32 {
     // SAFETY: the caller's; all threads come to the barriers.
     unsafe {
         if thread::thread_idx_x() == 0 {
-            let mut word = atomic_load_acquire_32_device(published);
-            let mut pause = 16;
+            let mut word = atomic_load_relaxed_32_device(published);
+            let mut asked = 0;
             while word & PUBLISHED == 0 {
-                thread::nanosleep(pause);
                 // Who waits long does not ask often.
-                pause = (pause + 4).min(256);
-                word = atomic_load_acquire_32_device(published);
+                asked += 1;
+                if asked > 64 {
+                    thread::nanosleep(200);
+                }
+                word = atomic_load_relaxed_32_device(published);
             }
-            thread::device_fence();
             *found = word & !PUBLISHED;
         }
         thread::sync_threads();
@@ -873,6 +879,7 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32>(
 ) {
     let sums = shared_array![u32; (MOST_TOGETHER * CODES) as usize];
     let found = shared_array![u32; 1];
+    let (class_table, phase_starts) = (shared_array![[u32; 4]; MOST_CLASSES], shared_array![u32; MOST_PHASES + 1]);
     let (block, t) = (thread::block_idx_x(), thread::thread_idx_x());
     // SAFETY: the caller's; all threads decide alike and come to the barriers.
     unsafe {
@@ -881,6 +888,14 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32>(
         let own = Values::<T>::new(&tile);
         if t < MOST_TOGETHER * CODES {
             *sums.add(t as usize) = 0;
+        }
+        if t < tiles.classes {
+            let Class { level, axes, end, .. } = *classes.add(t as usize);
+            let start = if t == 0 { 0 } else { (*classes.add(t as usize - 1)).end };
+            *class_table.add(t as usize) = [level, axes, start, end];
+        }
+        if t <= choice.phases {
+            *phase_starts.add(t as usize) = *starts.add(t as usize);
         }
         if first == 0 {
             prefetch::<T, THREADS>(&tile, values, entry & FINE != 0);
@@ -899,8 +914,8 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32>(
             tiles: &tiles,
             tile,
             values: own,
-            classes,
-            starts,
+            classes: class_table,
+            starts: phase_starts,
             nodes,
             source,
             entry,
@@ -912,7 +927,8 @@ unsafe fn choose<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32>(
         };
         // A step quantises the phase before, and adds up the costs of its own; the last one has none.
         let steps = choice.phases + 1;
-        let is_fine = |phase: u32| phase == choice.phases || (*classes.add(*starts.add(phase as usize) as usize)).level < FINE_LEVELS;
+        let is_fine =
+            |phase: u32| phase == choice.phases || (*class_table.add(*phase_starts.add(phase as usize) as usize))[0] < FINE_LEVELS;
         let mut step = first;
         while step < end {
             work.scheme = u32::from(step >= steps);
@@ -1182,7 +1198,7 @@ macro_rules! kernels {
         /// than phases for each. A step chooses for the phase before it and quantises that, then adds up what its own predictors cost.
         ///
         /// Grid: a block for each tile of the sample; block: 320 threads (f32) or 192 (f64). Shared memory: the values of a full closed
-        /// box, dynamic, and 124 bytes, static. Blocks wait for each other between steps, so where there are several it must be launched as a cooperative
+        /// box, dynamic, and 624 bytes, static. Blocks wait for each other between steps, so where there are several it must be launched as a cooperative
         /// kernel; else one step after the other, and between those the boxes are kept in memory.
         ///
         /// # Safety
