@@ -175,7 +175,8 @@ fn grids_of_tiles_are_the_host_s() {
 #[test]
 fn all_kinds_of_anchors_are_the_host_s() {
     fn of<T: Value>() {
-        let line = |tiles: std::ops::Range<u64>| move |i: u64| if i % 4096 == 0 && tiles.contains(&(i / 4096)) { 1e30 } else { wave(i) };
+        let line =
+            |tiles: std::ops::Range<u64>| move |i: u64| if i.is_multiple_of(4096) && tiles.contains(&(i / 4096)) { 1e30 } else { wave(i) };
         check_tiles::<T>("the first is exact", &[4096 * 9], 1e-3, line(0..1));
         check_tiles::<T>("the first are exact", &[4096 * 9], 1e-3, line(0..7));
         check_tiles::<T>("some are exact", &[4096 * 700], 1e-3, line(100..300));
@@ -192,7 +193,8 @@ fn all_kinds_of_anchors_are_the_host_s() {
         }
         for (size, bound) in [(1e9, 1e-6), (1e9, 0.3), (1e5, 1e-4), (1.0, 1e-9), (1.0, 1e-7), (1e12, 1e-4)] {
             // Anchors far apart in a smooth field: each tile at another height.
-            let steps = move |i: u64| (if (i / 6000 / 16 + i / 75 % 80 / 16 + i % 75 / 16) % 2 == 0 { size } else { -size }) + wave(i);
+            let steps =
+                move |i: u64| (if (i / 6000 / 16 + i / 75 % 80 / 16 + i % 75 / 16).is_multiple_of(2) { size } else { -size }) + wave(i);
             check_tiles::<T>(&format!("steps of {size} at {bound}"), &[70, 80, 75], bound, steps);
         }
     }
