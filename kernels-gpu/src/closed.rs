@@ -427,8 +427,17 @@ impl<T: Real + intrinsics::ReadOnlyValue> Quantise<T> {
     unsafe fn quantise(&mut self, tile: &Tile, at: &At, quantiser: Quantiser<T>, prediction: T) -> (i32, T) {
         let index = tile.index(at.node);
         // SAFETY: the node exists.
+        unsafe { self.quantise_value(intrinsics::load_readonly(self.values.add(index as usize)), index, quantiser, prediction) }
+    }
+
+    /// The same of a value.
+    ///
+    /// # Safety
+    /// It is that at an index of the chunk.
+    #[inline(always)]
+    unsafe fn quantise_value(&mut self, value: T, index: u32, quantiser: Quantiser<T>, prediction: T) -> (i32, T) {
+        // SAFETY: the caller's.
         unsafe {
-            let value = intrinsics::load_readonly(self.values.add(index as usize));
             let (symbol, reconstructed, fits) = quantiser.quantise(value, prediction);
             let error = Real::abs(value.to_f64() - reconstructed.to_f64());
             if masked(self.mask, index) {
@@ -602,12 +611,16 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
                     own = atomic_load_relaxed_64_device(self.choice.costs.add((row * CODES + lane) as usize)) << 4 | (15 - code) as u64;
                 }
             }
+            // The least of each 10 lanes comes to the first of them.
+            let mut distance = 8;
+            while distance > 0 {
+                let other = warp::full::shuffle_down(own, distance);
+                own = if code + distance < CODES { own.min(other) } else { own };
+                distance /= 2;
+            }
+            let best = 15 - (own as u32 & 15);
             let mut codes = 0;
-            each3!(|k| {
-                let mut least = u64::MAX;
-                each10!(|code| { least = least.min(warp::full::shuffle(own, k as u32 * CODES + code as u32)) });
-                codes |= (15 - (least as u32 & 15)) << (8 * k);
-            });
+            each3!(|k| { codes |= warp::full::shuffle(best, k as u32 * CODES) << (8 * k) });
             codes
         }
     }
@@ -657,20 +670,34 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
         unsafe {
             let quantiser = quantiser(self.steps, class.level);
             let mut i = first;
+            let mut next = self.node(i, class.end);
             while i < class.end {
-                let at = At::new(intrinsics::load_readonly(self.nodes.add(i as usize)));
+                let at = At::new(next);
+                i += stride;
+                next = self.node(i, class.end);
                 if self.values.contains(at.node) {
+                    let index = self.tile.index(at.node);
+                    let value = intrinsics::load_readonly(self.source.values.add(index as usize));
                     let prediction = self.values.predict::<AXES>(class.predictor, &at, class.level);
-                    let (symbol, reconstructed) = self.source.quantise(&self.tile, &at, quantiser, prediction);
+                    let (symbol, reconstructed) = self.source.quantise_value(value, index, quantiser, prediction);
                     *self.values.values.add(at.place) = reconstructed;
                     if self.tile.owns(at.node) {
                         self.zeros += u32::from(symbol == 0 || symbol == ESCAPED);
                         self.all += 1;
                     }
                 }
-                i += stride;
             }
         }
+    }
+
+    /// A node, or nothing from `end` on: the next one is on its way while one is worked on.
+    ///
+    /// # Safety
+    /// The nodes before `end` exist.
+    #[inline(always)]
+    unsafe fn node(&self, i: u32, end: u32) -> Node {
+        // SAFETY: the caller's.
+        if i < end { unsafe { intrinsics::load_readonly(self.nodes.add(i as usize)) } } else { 0 }
     }
 
     /// Adds what each predictor of a class costs to `sums`, of those whose codes' bits are set.
@@ -689,9 +716,11 @@ impl<T: Real + intrinsics::ReadOnlyValue, const THREADS: u32> Sampled<'_, T, THR
             }
             let quantiser = quantiser(self.steps, class.level);
             let mut i = first;
+            let mut next = self.node(i, class.end);
             while i < class.end {
-                let at = At::new(intrinsics::load_readonly(self.nodes.add(i as usize)));
+                let at = At::new(next);
                 i += stride;
+                next = self.node(i, class.end);
                 let index = self.tile.index(at.node);
                 if self.values.contains(at.node) && at.node[2] < end && !masked(self.source.mask, index) {
                     let value = intrinsics::load_readonly(self.source.values.add(index as usize));
