@@ -264,6 +264,7 @@ fn bad_arguments_are_usage_errors() {
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "fast", "--local-levels", "1"], USAGE, "no choice of levels");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "paper", "--tile", "64x64"], USAGE, "no choice of tiles");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "fast", "--tile", "8x8x8"], USAGE, "4x32x32");
+    room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--mode", "turbo", "--error-budget", "tight"], USAGE, "error budgets");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--error-budget", "loose"], USAGE, "rigorous");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--backend", "tpu"], USAGE, "cuda");
     room.fails(&["compress", F32, "x.bmg", "--abs", "1", "--threads", "0"], USAGE, "1 to 4096");

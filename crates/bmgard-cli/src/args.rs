@@ -160,8 +160,15 @@ impl EncodingArgs {
         // What only one mode has asks for that mode.
         let is_paper = self.local_levels.is_some() || self.global_levels.is_some() || self.error_budget.is_some();
         let default = if is_paper && self.tile.is_none() { bmgard::Mode::Paper } else { defaults.mode };
+        let mode = self.mode.map_or(Ok(default), ModeArg::get)?;
+        if self.error_budget.is_some() && mode != bmgard::Mode::Paper {
+            return Err(Failure::new(
+                Kind::Usage,
+                "only mode paper has a choice of error budgets: give --mode paper, or leave --error-budget out",
+            ));
+        }
         Ok(bmgard::Config {
-            mode: self.mode.map_or(Ok(default), ModeArg::get)?,
+            mode,
             local_levels: self.local_levels,
             global_levels: self.global_levels,
             error_budget: self.error_budget.map_or(defaults.error_budget, Into::into),
@@ -369,7 +376,7 @@ pub struct BenchArgs {
     /// Seed of a generated field
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Measure the backend's stages apart, the field being there already
+    /// Measure the backend's stages apart, the field being there already: those of mode paper, which is the default then
     #[arg(long)]
     pub stages: bool,
     /// Number of measured runs
