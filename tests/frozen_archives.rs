@@ -182,7 +182,7 @@ fn cases() -> Vec<Case> {
             cases.push(Case { name: format!("{name}-{dtype}"), dtype, shape, look, config });
         }
     };
-    let with = |bound| Config { mode: Mode::Paper, ..Config::new(bound) };
+    let with = support::cases::paper;
     let budget = |error_budget, bound| Config { error_budget, ..with(bound) };
     let levels = |local, global, bound| Config { local_levels: Some(local), global_levels: Some(global), ..with(bound) };
     let range = RelativeToRange;

@@ -6,7 +6,7 @@ mod support;
 use bmgard::{BackendChoice, Compressor, Config, Error, ErrorBound, ErrorBudget, Mode, Shape, Value, conformance, worst_case_size_with};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use support::bits;
-use support::cases::{Case, cases};
+use support::cases::{Case, cases, paper};
 use support::format::{ANCHORS, Parts};
 
 /// A compressor on the device, or `None` where there is none.
@@ -22,7 +22,7 @@ fn compressor(config: Config) -> Option<Compressor> {
 }
 
 fn absolute(bound: f64) -> Config {
-    Config { mode: Mode::Paper, ..Config::new(ErrorBound::Absolute(bound)) }
+    paper(ErrorBound::Absolute(bound))
 }
 
 fn upload<T: Value>(compressor: &mut Compressor, values: &[T]) -> DeviceBuffer<T> {

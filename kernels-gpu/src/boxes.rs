@@ -218,6 +218,34 @@ struct Values<T> {
 /// Sides, and kinds.
 const SIDES: usize = 16;
 
+/// The neighbours of a node along an axis: the one after it is `step` values behind `near`, the one before it.
+///
+/// # Safety
+/// Those that `side` says are there.
+#[inline(always)]
+unsafe fn neighbours<T: Real>(near: *const T, step: usize, side: Side) -> Neighbours<T> {
+    // SAFETY: the caller's.
+    let values = unsafe {
+        [
+            if side.before3 { *near.sub(step) } else { T::ZERO },
+            *near,
+            if side.after1 { *near.add(step) } else { T::ZERO },
+            if side.after3 { *near.add(2 * step) } else { T::ZERO },
+        ]
+    };
+    Neighbours { values, side }
+}
+
+/// The sum of the nodes next to one along both of two axes, from the first of them on.
+///
+/// # Safety
+/// They are there.
+#[inline(always)]
+unsafe fn corners<T: Real>(first: *const T, a: usize, b: usize) -> T {
+    // SAFETY: the caller's.
+    unsafe { predict::corners(*first, *first.add(b), *first.add(a), *first.add(a + b)) }
+}
+
 impl<T: Real> Values<T> {
     /// # Safety
     /// There is such a place.
@@ -256,51 +284,39 @@ impl<T: Real> Values<T> {
         predict::along(axis.values, unsafe { *self.weights.add(index as usize) })
     }
 
+    /// The neighbours along an axis of a node of the finest level.
+    ///
     /// # Safety
     /// The node is in the box and odd along the axis.
     #[inline(always)]
-    unsafe fn neighbours(&self, at: &At, level: u32, axis: usize) -> Neighbours<T> {
-        let (index, last, spacing) = (at.node[axis], self.last[axis], 1 << level);
-        let (before, step) = self.layout.neighbours(level, axis);
+    unsafe fn neighbours(&self, at: &At, axis: usize) -> Neighbours<T> {
+        let (index, last, spacing) = (at.node[axis], self.last[axis], 1);
+        let (before, step) = self.layout.neighbours(0, axis);
         let side = Side { before3: index > 2 * spacing, after1: index + spacing <= last, after3: index + 3 * spacing <= last };
         // SAFETY: those that are looked at are in the box.
-        let values = unsafe {
-            let near = self.at(at.place).sub(before as usize);
-            let step = step as usize;
-            [
-                if side.before3 { *near.sub(step) } else { T::ZERO },
-                *near,
-                if side.after1 { *near.add(step) } else { T::ZERO },
-                if side.after3 { *near.add(2 * step) } else { T::ZERO },
-            ]
-        };
-        Neighbours { values, side }
+        unsafe { neighbours(self.at(at.place).sub(before as usize), step as usize, side) }
     }
 
-    /// The sum of the nodes one spacing away along both of two axes.
+    /// The sum of the nodes next to it along both of two axes.
     ///
     /// # Safety
     /// They are in the box.
     #[inline(always)]
-    unsafe fn corners(&self, at: &At, level: u32, a: usize, b: usize) -> T {
-        let (a, b) = (self.layout.neighbours(level, a), self.layout.neighbours(level, b));
+    unsafe fn corners(&self, at: &At, a: usize, b: usize) -> T {
+        let (a, b) = (self.layout.neighbours(0, a), self.layout.neighbours(0, b));
         // SAFETY: the caller's.
-        unsafe {
-            let first = self.at(at.place).sub((a.0 + b.0) as usize);
-            let (a, b) = (a.1 as usize, b.1 as usize);
-            predict::corners(*first, *first.add(b), *first.add(a), *first.add(a + b))
-        }
+        unsafe { corners(self.at(at.place).sub((a.0 + b.0) as usize), a.1 as usize, b.1 as usize) }
     }
 
     /// # Safety
     /// The node is in the box, and of the class with the odd axes `AXES`.
     #[inline(always)]
-    unsafe fn predict_all<const AXES: u32>(&self, predictor: Predictor, at: &At, level: u32) -> T {
+    unsafe fn predict_all<const AXES: u32>(&self, predictor: Predictor, at: &At) -> T {
         // SAFETY: the caller's.
         unsafe {
-            let axis = |axis: usize| if AXES >> axis & 1 == 1 { Some(self.neighbours(at, level, axis)) } else { None };
+            let axis = |axis: usize| if AXES >> axis & 1 == 1 { Some(self.neighbours(at, axis)) } else { None };
             let axes = [axis(0), axis(1), axis(2)];
-            let corner = |a: usize, b: usize| self.corners(at, level, a, b);
+            let corner = |a: usize, b: usize| self.corners(at, a, b);
             predict::predict_with(predictor, &axes, corner, |axis, kind| self.along(axis, kind))
         }
     }
@@ -308,13 +324,13 @@ impl<T: Real> Values<T> {
     /// # Safety
     /// As above; the axis is an odd one.
     #[inline(always)]
-    unsafe fn predict_along<const AXES: u32>(&self, kind: Kind, axis: u32, at: &At, level: u32) -> T {
+    unsafe fn predict_along<const AXES: u32>(&self, kind: Kind, axis: u32, at: &At) -> T {
         // SAFETY: the caller's.
         unsafe {
             match axis {
-                0 if AXES & 1 == 1 => self.along(&self.neighbours(at, level, 0), kind),
-                1 if AXES & 2 == 2 => self.along(&self.neighbours(at, level, 1), kind),
-                _ if AXES & 4 == 4 => self.along(&self.neighbours(at, level, 2), kind),
+                0 if AXES & 1 == 1 => self.along(&self.neighbours(at, 0), kind),
+                1 if AXES & 2 == 2 => self.along(&self.neighbours(at, 1), kind),
+                _ if AXES & 4 == 4 => self.along(&self.neighbours(at, 2), kind),
                 _ => T::ZERO,
             }
         }
@@ -465,20 +481,20 @@ impl<S: Shape> Finest<S> {
             if const { AXES.is_power_of_two() } {
                 let axis = const { AXES.trailing_zeros() };
                 if code & 4 == 0 {
-                    let predict = |at: &At| values.predict_along::<AXES>(Kind::Linear, axis, at, 0);
+                    let predict = |at: &At| values.predict_along::<AXES>(Kind::Linear, axis, at);
                     Self::refine_by::<T, AXES>(values, quantiser, work, predict);
                 } else {
-                    let predict = |at: &At| values.predict_along::<AXES>(Kind::Cubic, axis, at, 0);
+                    let predict = |at: &At| values.predict_along::<AXES>(Kind::Cubic, axis, at);
                     Self::refine_by::<T, AXES>(values, quantiser, work, predict);
                 }
             } else if code == COONS {
-                let predict = |at: &At| values.predict_all::<AXES>(Predictor::Coons, at, 0);
+                let predict = |at: &At| values.predict_all::<AXES>(Predictor::Coons, at);
                 Self::refine_by::<T, AXES>(values, quantiser, work, predict);
             } else if code == MEAN {
-                let predict = |at: &At| values.predict_all::<AXES>(Predictor::Mean, at, 0);
+                let predict = |at: &At| values.predict_all::<AXES>(Predictor::Mean, at);
                 Self::refine_by::<T, AXES>(values, quantiser, work, predict);
             } else {
-                let predict = |at: &At| values.predict_along::<AXES>(kind(code), code & 3, at, 0);
+                let predict = |at: &At| values.predict_along::<AXES>(kind(code), code & 3, at);
                 Self::refine_by::<T, AXES>(values, quantiser, work, predict);
             }
         }
@@ -669,20 +685,10 @@ impl<T: Real + intrinsics::AsyncValue> Job<T> {
     unsafe fn predict<const ODD: usize>(&self, stencil: &Stencil, place: *mut T, side: impl Fn(usize) -> Side) -> T {
         // SAFETY: the caller's.
         unsafe {
-            let neighbours = |k: usize| {
-                let (near, step, side) = (place.sub(stencil.before[k] as usize), stencil.step[k] as usize, side(k));
-                let values = [
-                    if side.before3 { *near.sub(step) } else { T::ZERO },
-                    *near,
-                    if side.after1 { *near.add(step) } else { T::ZERO },
-                    if side.after3 { *near.add(2 * step) } else { T::ZERO },
-                ];
-                Neighbours { values, side }
-            };
+            let neighbours = |k: usize| neighbours(place.sub(stencil.before[k] as usize), stencil.step[k] as usize, side(k));
             let corners = |a: usize, b: usize| {
                 let first = place.sub((stencil.before[a] + stencil.before[b]) as usize);
-                let (a, b) = (stencil.step[a] as usize, stencil.step[b] as usize);
-                predict::corners(*first, *first.add(b), *first.add(a), *first.add(a + b))
+                corners(first, stencil.step[a] as usize, stencil.step[b] as usize)
             };
             let along = |axis: &Neighbours<T>, kind: Kind| self.values.along(axis, kind);
             let code = stencil.code;

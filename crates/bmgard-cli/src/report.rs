@@ -132,16 +132,6 @@ pub fn psnr(value: f64) -> String {
     if value == f64::INFINITY { "infinite (an exact copy)".into() } else { format!("{value:.2} dB") }
 }
 
-/// The name of a mode, as it is given on the command line.
-pub fn mode(mode: bmgard::Mode) -> &'static str {
-    match mode {
-        bmgard::Mode::Paper => "paper",
-        bmgard::Mode::Fast => "fast",
-        bmgard::Mode::Turbo => "turbo",
-        _ => "another",
-    }
-}
-
 /// A backend with its number of threads, where that matters.
 pub fn backend(name: &str, threads: usize) -> String {
     match (name, threads) {

@@ -91,6 +91,17 @@ pub enum Mode {
     Turbo,
 }
 
+impl fmt::Display for Mode {
+    /// The name on the command line and in reports.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Paper => "paper",
+            Self::Fast => "fast",
+            Self::Turbo => "turbo",
+        })
+    }
+}
+
 /// The shape of the tiles of the interpolation basis: 4096 nodes, slowest dimension first.
 ///
 /// ```

@@ -207,7 +207,7 @@ impl Report {
         }
         let mut rows = Rows::default();
         rows.row("field", format!("{} of {}, {}", report::dims(&self.shape), self.dtype, report::bytes(self.original_bytes)));
-        rows.row("archive", format!("{} ({}), mode {}", self.output, report::bytes(self.compressed_bytes), report::mode(self.mode)));
+        rows.row("archive", format!("{} ({}), mode {}", self.output, report::bytes(self.compressed_bytes), self.mode));
         rows.row("ratio", format!("{:.3}", self.compression_ratio));
         rows.row("bit rate", format!("{:.4} bits a value", self.bit_rate));
         rows.row("bound", report::bound(self.error_bound, self.abs_bound));

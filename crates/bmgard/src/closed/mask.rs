@@ -4,10 +4,12 @@
 //! context what the flag is taken to be. The distances between failures are exponential Golomb codes, apart for contexts of equal flags,
 //! where failures are rare, and for all others.
 
-use crate::archive::Fields;
+use super::Sections;
+use crate::archive::{Chunk, Fields, SectionId};
 use crate::bits::{BitReader, BitWriter};
 use crate::plan::Dims;
-use crate::special::Mask;
+use crate::special::{Mask, Specials};
+use crate::{Error, Result, Value};
 
 /// Bytes of the table and, for both kinds of contexts, of the codes' parameter, number and bytes.
 const HEAD: usize = 2 + 2 * KIND;
@@ -68,7 +70,28 @@ fn code(distance: u64, k: u32) -> (u32, u64) {
     (63 - shifted.leading_zeros() - k, shifted)
 }
 
-pub(crate) fn write(mask: &Mask, dims: Dims) -> Vec<u8> {
+/// The sections of a chunk's special values.
+pub(crate) fn sections<T: Value>(specials: Option<&Specials<T>>, dims: Dims) -> Sections {
+    specials.map_or_else(Vec::new, |specials| {
+        vec![(SectionId::MaskValues, specials.write_values().into()), (SectionId::MaskFlags, write(&specials.mask, dims).into())]
+    })
+}
+
+/// The special values of a chunk's sections.
+pub(crate) fn specials<T: Value>(dims: Dims, chunk: &Chunk<'_>) -> Result<Option<Specials<T>>> {
+    let values = chunk.section(SectionId::MaskValues);
+    if values.is_empty() {
+        return Ok(None);
+    }
+    Specials::with_mask(flags(dims, chunk)?, values).map(Some)
+}
+
+/// The flags of a chunk's section.
+pub(crate) fn flags(dims: Dims, chunk: &Chunk<'_>) -> Result<Mask> {
+    read(chunk.section(SectionId::MaskFlags), dims).ok_or_else(|| Error::Corrupt("the mask of special values is not one".into()))
+}
+
+fn write(mask: &Mask, dims: Dims) -> Vec<u8> {
     let dims = dims.map(|n| n as usize);
     let mut counts = [[0u64; 2]; 16];
     for word in words(mask, dims) {
@@ -189,7 +212,7 @@ impl<'a> Distances<'a> {
 }
 
 /// Reads what [`write`] wrote; `None` where it is not that.
-pub(crate) fn read(bytes: &[u8], dims: Dims) -> Option<Mask> {
+fn read(bytes: &[u8], dims: Dims) -> Option<Mask> {
     let (head, mut rest) = bytes.split_at_checked(HEAD)?;
     let mut head = Fields(head);
     let table = head.u16("the flags of special values").ok()?;

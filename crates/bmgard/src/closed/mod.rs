@@ -23,7 +23,6 @@ pub(crate) use self::encode::sample;
 pub(crate) use self::encode::{AnchorGrid, Scheme};
 use self::encode::{Encoder, Source};
 use self::plan::{Plan, Strip};
-pub(crate) use self::steps::widest;
 use self::tile::Coder;
 use crate::archive::{Chunk, ChunkHeader, ChunkKind, SectionId};
 use crate::backend::cpu::shared::Shared;
@@ -124,11 +123,7 @@ impl<T: Value> Task<'_, T> {
     /// The sections before those of the tiles.
     pub(crate) fn sections(&self, choices: &Choices<T>) -> Sections {
         let Choices { plan, scheme, anchors: grid, .. } = choices;
-        let mut sections: Sections = Vec::new();
-        if let Some(specials) = self.specials {
-            sections.push((SectionId::MaskValues, specials.write_values().into()));
-            sections.push((SectionId::MaskFlags, mask::write(&specials.mask, self.dims).into()));
-        }
+        let mut sections = mask::sections(self.specials, self.dims);
         sections.push((SectionId::Predictors, scheme.predictors.iter().map(|predictor| predictor.code()).collect::<Vec<_>>().into()));
         sections.push((SectionId::Anchors, anchors::write(plan, &grid.steps).into()));
         sections
@@ -245,19 +240,9 @@ pub(crate) struct Parts<T> {
 impl<T: Value> Parts<T> {
     /// From a chunk whose sections have the right sizes.
     pub(crate) fn read(plan: &Plan, dims: Dims, chunk: &Chunk<'_>) -> Result<Self> {
-        let corrupt = |what: &str| Error::Corrupt(what.into());
-        let values = chunk.section(SectionId::MaskValues);
-        let specials = if values.is_empty() {
-            None
-        } else {
-            let mask = mask::read(chunk.section(SectionId::MaskFlags), dims);
-            Some(Specials::<T>::with_mask(mask.ok_or_else(|| corrupt("the mask of special values is not one"))?, values)?)
-        };
+        let specials = mask::specials(dims, chunk)?;
         let predictors = predictors(plan, chunk)?;
-        let steps: Vec<T> = chunk.steps.iter().map(|&bits| T::from_bits_u64(bits)).collect();
-        if !steps.iter().all(|step| step.is_finite() && *step > T::ZERO) {
-            return Err(corrupt("a step is not a number greater than 0"));
-        }
+        let steps = chunk.steps.iter().map(|&bits| steps::read(bits)).collect::<Result<Vec<T>>>()?;
         Ok(Self {
             scheme: Scheme::new(&steps, predictors),
             #[cfg(feature = "cuda")]
@@ -419,10 +404,8 @@ fn survey_as<T: Value>(shape: TileShape, dims: Dims, chunk: &Chunk<'_>) -> Resul
         },
     });
     let mut survey = Survey { classes: classes.collect(), ..Survey::default() };
-    let flags = chunk.section(SectionId::MaskFlags);
-    if !flags.is_empty() {
-        let mask = mask::read(flags, dims).ok_or_else(|| Error::Corrupt("the mask of special values is not one".into()))?;
-        survey.masked = mask.count();
+    if !chunk.section(SectionId::MaskFlags).is_empty() {
+        survey.masked = mask::flags(dims, chunk)?.count();
     }
     let (mut places, mut escapes) = ([0; TILE_NODES], Vec::<(u16, T)>::new());
     for (index, bytes) in cut_tiles(&plan, chunk)?.into_iter().enumerate() {

@@ -3,7 +3,7 @@
 use bmgard_core::closed::Quantiser;
 
 use super::plan::Plan;
-use crate::Value;
+use crate::{Error, Result, Value};
 
 /// What a level's bound is of the one below it, where nearly all residuals are 0, and the least share of the bound.
 const SHRINKING: f64 = 0.9;
@@ -84,4 +84,10 @@ fn unit<T: Value>(exponent: usize) -> f64 {
 
 fn exponent_bits<T: Value>() -> u32 {
     if size_of::<T>() == 4 { 8 } else { 11 }
+}
+
+/// A step of a chunk's header.
+pub(crate) fn read<T: Value>(bits: u64) -> Result<T> {
+    let step = T::from_bits_u64(bits);
+    if step.is_finite() && step > T::ZERO { Ok(step) } else { Err(Error::Corrupt("a step is not a number greater than 0".into())) }
 }

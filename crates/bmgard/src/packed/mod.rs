@@ -5,7 +5,6 @@ mod batch;
 pub(crate) mod plan;
 mod tile;
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use bmgard_core::closed::Quantiser;
@@ -17,7 +16,7 @@ use self::plan::{Plan, Program, Programs, TileBox};
 use self::tile::{Coded, Opening, WORD, escapes_size, write_escapes};
 use crate::archive::{Chunk, ChunkHeader, ChunkKind, SectionId};
 use crate::backend::cpu::shared::Shared;
-use crate::closed::{CodedChunk, mask, widest};
+use crate::closed::{CodedChunk, mask, steps};
 use crate::plan::{Dims, Levels, count};
 use crate::special::{Mask, Specials};
 use crate::{DType, Error, Result, Value};
@@ -53,16 +52,12 @@ impl<T: Value> Task<'_, T> {
 
     /// The step of all symbols.
     pub(crate) fn step(&self) -> T {
-        widest(self.bound)
+        steps::widest(self.bound)
     }
 
     /// The chunk of these tiles.
     pub(crate) fn finish(&self, tiles: CodedTiles) -> CodedChunk {
-        let mut sections: Vec<(SectionId, Cow<'static, [u8]>)> = Vec::new();
-        if let Some(specials) = self.specials {
-            sections.push((SectionId::MaskValues, specials.write_values().into()));
-            sections.push((SectionId::MaskFlags, mask::write(&specials.mask, self.dims).into()));
-        }
+        let mut sections = mask::sections(self.specials, self.dims);
         sections.push((SectionId::PackedTiles, tiles.payload.into()));
         sections.push((SectionId::PackedLengths, tiles.lengths.into()));
         sections.push((SectionId::PackedAnchors, tiles.anchors.into()));
@@ -310,22 +305,6 @@ fn corrupt(what: impl Into<String>) -> Error {
     Error::Corrupt(what.into())
 }
 
-/// A chunk's step.
-pub(crate) fn step<T: Value>(steps: &[u64]) -> Result<T> {
-    let step = steps.first().map_or(T::ZERO, |&bits| T::from_bits_u64(bits));
-    if step.is_finite() && step > T::ZERO { Ok(step) } else { Err(corrupt("a step is not a number greater than 0")) }
-}
-
-/// The special values of a chunk.
-pub(crate) fn specials<T: Value>(dims: Dims, chunk: &Chunk<'_>) -> Result<Option<Specials<T>>> {
-    let values = chunk.section(SectionId::MaskValues);
-    if values.is_empty() {
-        return Ok(None);
-    }
-    let mask = mask::read(chunk.section(SectionId::MaskFlags), dims).ok_or_else(|| corrupt("the mask of special values is not one"))?;
-    Specials::with_mask(mask, values).map(Some)
-}
-
 /// Where each tile's bytes are.
 fn cut_tiles(plan: &Plan, chunk: &Chunk<'_>) -> Result<Vec<Range<usize>>> {
     let lengths = chunk.section(SectionId::PackedLengths).chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
@@ -344,9 +323,9 @@ pub(crate) fn decode_chunk<T: Value>(dims: Dims, d: usize, chunk: &Chunk<'_>, ou
     debug_assert_eq!(out.len() as u64, count(dims));
     let plan = Plan::new(dims, d);
     let programs = Programs::<T>::new(&plan);
-    let specials = specials::<T>(dims, chunk)?;
+    let specials = mask::specials::<T>(dims, chunk)?;
     let source = Source {
-        quantiser: Quantiser::new(step(&chunk.steps)?),
+        quantiser: Quantiser::new(steps::read(chunk.steps.first().copied().unwrap_or(0))?),
         tiles: cut_tiles(&plan, chunk)?,
         payload: chunk.section(SectionId::PackedTiles),
         anchors: chunk.section(SectionId::PackedAnchors),
@@ -531,7 +510,7 @@ fn survey_as<T: Value>(dims: Dims, d: usize, chunk: &Chunk<'_>) -> Result<Survey
     let plan = Plan::new(dims, d);
     let programs = Programs::<T>::new(&plan);
     let payload = chunk.section(SectionId::PackedTiles);
-    let mut survey = Survey { masked: specials::<T>(dims, chunk)?.map_or(0, |specials| specials.count), ..Survey::default() };
+    let mut survey = Survey { masked: mask::specials::<T>(dims, chunk)?.map_or(0, |specials| specials.count), ..Survey::default() };
     for (index, bytes) in cut_tiles(&plan, chunk)?.into_iter().enumerate() {
         let (tile, bytes) = (plan.tile(index), &payload[bytes]);
         let raw = bytes.len() == tile.nodes() * size_of::<T>();

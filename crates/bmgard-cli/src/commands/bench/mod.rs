@@ -10,7 +10,7 @@ use bmgard::Compressor;
 use bmgard::{Comparison, Config, DType, ErrorBound, Shape};
 use serde::Serialize;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, ModeArg};
 use crate::commands::min_max;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::fields::{self, Element};
@@ -25,7 +25,12 @@ const DEFAULT_BOUND: ErrorBound = ErrorBound::RelativeToRange(1e-3);
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Outcome {
-    let config = args.encoding.config(args.bound.get()?.unwrap_or(DEFAULT_BOUND))?;
+    let mut encoding = args.encoding.clone();
+    if args.stages {
+        // The mode whose stages can be told apart.
+        encoding.mode.get_or_insert(ModeArg::Paper);
+    }
+    let config = encoding.config(args.bound.get()?.unwrap_or(DEFAULT_BOUND))?;
     let report = match (&args.input, args.r#gen) {
         (Some(path), _) => {
             let field = Field::open(path, &args.layout, None)?;
@@ -61,10 +66,6 @@ impl<T> Rival for T {}
 
 fn measure<T: Element + Rival>(args: &BenchArgs, config: &Config, source: String, values: Vec<T>, shape: &Shape) -> Outcome<Report> {
     let mut config = config.clone();
-    if args.stages && args.encoding.mode.is_none() {
-        // The mode whose stages can be told apart.
-        config.mode = bmgard::Mode::Paper;
-    }
     args.encoding.find_fill(&mut config, &values);
     let config = &config;
     let extremes = Comparison::new(&values, &values, None, config.fill)?;

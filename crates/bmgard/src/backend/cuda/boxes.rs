@@ -7,7 +7,7 @@ use cust::memory::{DeviceCopy, DevicePointer};
 use cust::module::Module;
 
 use super::choices::Chosen;
-use super::closed::{BLOCK, Layout, Original, address};
+use super::closed::{BLOCK, Layout, Original, address, class_nodes, position};
 use super::levels::DeviceValue;
 use super::memory::Buffer;
 use super::stages::set_most_shared;
@@ -87,12 +87,7 @@ impl List<'_> {
 
     /// A class's nodes in a full closed box: those that a full tile owns, by their positions, then those on far faces.
     fn class(&self, class: usize) -> (Vec<At>, Vec<At>) {
-        let (shape, found) = (self.plan.shape, self.plan.classes[class]);
-        let along = |axis: usize| {
-            let (odd, far) = (found.axes >> axis & 1, usize::from(self.side(axis) > 1));
-            (odd << found.level..self.side(axis) + far).step_by(1 << shape.spacing_log2(found.level, axis))
-        };
-        let nodes = along(0).flat_map(|z| along(1).flat_map(move |y| along(2).map(move |x| At { class, node: [z, y, x] })));
+        let nodes = class_nodes(self.plan.shape, self.plan.classes[class]).map(|node| At { class, node });
         let (mut owned, far): (Vec<At>, Vec<At>) = nodes.partition(|at| (0..3).all(|axis| at.node[axis] < self.side(axis)));
         owned.sort_by_key(|at| self.position(at));
         (owned, far)
@@ -100,8 +95,7 @@ impl List<'_> {
 
     /// The position of a node's symbol in the tile that owns it.
     fn position(&self, at: &At) -> u64 {
-        let [z, y, x] = [0, 1, 2].map(|axis| at.node[axis] % self.side(axis));
-        self.positions[(z * self.side(1) + y) * self.side(2) + x].into()
+        position(self.plan.shape, self.positions, at.node).into()
     }
 
     fn place(&self, at: &At) -> u64 {

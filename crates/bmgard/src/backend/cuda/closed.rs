@@ -84,24 +84,32 @@ fn box_extent(shape: TileShape) -> [usize; 3] {
     [0, 1, 2].map(|axis| shape.side(axis) + usize::from(shape.side(axis) > 1))
 }
 
+/// A class's nodes in a full closed box, in C order.
+pub(super) fn class_nodes(shape: TileShape, class: Class) -> impl Iterator<Item = [usize; 3]> {
+    let extent = box_extent(shape);
+    let along = move |axis: usize| {
+        let odd = class.axes >> axis & 1;
+        (odd << class.level..extent[axis]).step_by(1 << shape.spacing_log2(class.level, axis))
+    };
+    along(0).flat_map(move |z| along(1).flat_map(move |y| along(2).map(move |x| [z, y, x])))
+}
+
+/// The position of a node's symbol in the tile that owns it; `positions` are those of a full tile's nodes, in C order.
+pub(super) fn position(shape: TileShape, positions: &[u16], node: [usize; 3]) -> u16 {
+    let [z, y, x] = [0, 1, 2].map(|axis| node[axis] % shape.side(axis));
+    positions[(z * shape.side(1) + y) * shape.side(2) + x]
+}
+
 /// The nodes of the classes, one class after the other, and where each class ends.
 fn nodes(plan: &Plan, positions: &[u16]) -> (Vec<u64>, Vec<u32>) {
-    let shape = plan.shape;
-    let extent = box_extent(shape);
+    let extent = box_extent(plan.shape);
     let (mut nodes, mut ends) = (Vec::new(), Vec::with_capacity(plan.classes.len()));
-    for class in &plan.classes {
-        let along = |axis: usize| {
-            let odd = class.axes >> axis & 1 == 1;
-            (if odd { 1 << class.level } else { 0 }..extent[axis]).step_by(1 << shape.spacing_log2(class.level, axis))
-        };
-        for (z, y) in along(0).flat_map(|z| along(1).map(move |y| (z, y))) {
-            for x in along(2) {
-                let [oz, oy, ox] = [z & (shape.side(0) - 1), y & (shape.side(1) - 1), x & (shape.side(2) - 1)];
-                let position = positions[(oz * shape.side(1) + oy) * shape.side(2) + ox];
-                let place = (z * extent[1] + y) * extent[2] + x;
-                nodes.push(((place << 12 | usize::from(position)) as u64) << 32 | (z << 21 | y << 13 | x) as u64);
-            }
-        }
+    for &class in &plan.classes {
+        nodes.extend(class_nodes(plan.shape, class).map(|node| {
+            let [z, y, x] = node;
+            let place = (z * extent[1] + y) * extent[2] + x;
+            ((place << 12 | usize::from(position(plan.shape, positions, node))) as u64) << 32 | (z << 21 | y << 13 | x) as u64
+        }));
         ends.push(nodes.len() as u32);
     }
     (nodes, ends)
